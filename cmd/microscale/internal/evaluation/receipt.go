@@ -220,6 +220,7 @@ type Against struct {
 	Model   string // of the second
 	Windows int
 	KL, NLL Paired // nats per scored token
+	Ratio   Paired // of the KL divergence of the first to that of the second; NaN if that is 0
 	Note    string // what may differ by rounding; ""
 }
 
@@ -234,6 +235,7 @@ func (r *Receipt) Compare(other *Receipt) (*Against, error) {
 	a := &Against{Model: other.Model, Windows: len(r.Windows)}
 	a.KL = paired(r.Windows, other.Windows, func(w WindowReceipt) float64 { return w.KL })
 	a.NLL = paired(r.Windows, other.Windows, func(w WindowReceipt) float64 { return w.NLL })
+	a.Ratio = ratio(r.Windows, other.Windows)
 	if r.Machine != other.Machine || r.Program != other.Program {
 		a.Note = fmt.Sprintf("the receipt is of %s (%s), this evaluation of %s (%s): a part of small differences may be rounding", other.Machine,
 			other.Program, r.Machine, r.Program)
@@ -290,8 +292,31 @@ func paired(a, b []WindowReceipt, value func(WindowReceipt) float64) Paired {
 		d := float64(a[i].Scored) * (value(a[i]) - value(b[i]) - mean)
 		squares += d * d
 	}
-	half := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(0.975) * math.Sqrt(squares*n/(n-1)) / tokens
+	return around(mean, squares, tokens, n)
+}
+
+// around returns the interval around a mean over n windows, which weigh weight together. squares is the sum of the squares of what each
+// of them, times its weight, has more than the mean.
+func around(mean, squares, weight, n float64) Paired {
+	half := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(0.975) * math.Sqrt(squares*n/(n-1)) / weight
 	return Paired{mean, mean - half, mean + half}
+}
+
+// ratio returns the mean KL divergence of a over that of b, as a ratio of means, with the interval of its linear approximation.
+func ratio(a, b []WindowReceipt) Paired {
+	above, below := 0.0, 0.0
+	for i := range a {
+		above, below = above+float64(a[i].Scored)*a[i].KL, below+float64(b[i].Scored)*b[i].KL
+	}
+	if below == 0 {
+		return Paired{math.NaN(), math.NaN(), math.NaN()}
+	}
+	of, squares := above/below, 0.0
+	for i := range a {
+		d := float64(a[i].Scored)*a[i].KL - of*float64(b[i].Scored)*b[i].KL
+		squares += d * d
+	}
+	return around(of, squares, below, float64(len(a)))
 }
 
 // String describes a comparison.
@@ -304,8 +329,10 @@ func (a *Against) String() string {
 		what = "higher"
 	}
 	text := fmt.Sprintf("against %s, window by window (%d): KL divergence %s, loss %s nats per token: %s", show.Printable(a.Model), a.Windows,
-		a.KL,
-		a.NLL, what)
+		a.KL, a.NLL, what)
+	if !math.IsNaN(a.Ratio.Mean) {
+		text += fmt.Sprintf("; %.3f [%.3f, %.3f] of its divergence", a.Ratio.Mean, a.Ratio.Low, a.Ratio.High)
+	}
 	if a.Note != "" {
 		text += "\nnote: " + show.Escaped(a.Note)
 	}
@@ -326,6 +353,7 @@ type AgainstDocument struct {
 	Windows int            `json:"windows"`
 	KL      PairedDocument `json:"kl"`
 	NLL     PairedDocument `json:"nll"`
+	Ratio   PairedDocument `json:"kl_ratio"` // of the mean KL divergences; null if the other has none
 	Note    string         `json:"note,omitempty"`
 }
 
@@ -340,5 +368,5 @@ func (a *Against) document() *AgainstDocument {
 	if a == nil {
 		return nil
 	}
-	return &AgainstDocument{a.Model, a.Windows, a.KL.document(), a.NLL.document(), a.Note}
+	return &AgainstDocument{a.Model, a.Windows, a.KL.document(), a.NLL.document(), a.Ratio.document(), a.Note}
 }

@@ -31,6 +31,16 @@ func TestPaired(t *testing.T) {
 	if got := paired(a, b, func(w WindowReceipt) float64 { return w.KL }); math.Abs(got.Mean-168.0/104) > 1e-12 {
 		t.Errorf("weighted: got %+v", got)
 	}
+	for i := range a {
+		a[i], b[i] = WindowReceipt{Scored: 8, KL: []float64{3, 4, 9, 8}[i]}, WindowReceipt{Scored: 8, KL: []float64{8, 10, 14, 16}[i]}
+	}
+	half = 3.18245 * math.Sqrt(float64(1+1+4+0)/3/4) / 12 // a less half of b is −1, −1, 2, 0, and the mean of b is 12
+	if got := ratio(a, b); got.Mean != 0.5 || math.Abs(got.High-0.5-half) > 1e-6 || math.Abs(0.5-got.Low-half) > 1e-6 {
+		t.Errorf("ratio: got %+v, want 0.5 ± %g", got, half)
+	}
+	if got := ratio(a, make([]WindowReceipt, 4)); !math.IsNaN(got.Mean) {
+		t.Errorf("ratio to no divergence: got %+v", got)
+	}
 }
 
 // TestReceipts evaluates two models, and compares them window by window.
@@ -58,8 +68,8 @@ func TestReceipts(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	e.Against, e.Receipts = first, nil
-	if got := run(t, e).against; got == nil || got.KL != (Paired{}) || got.NLL != (Paired{}) || !strings.Contains(got.String(),
-		"includes zero") {
+	if got := run(t, e).against; got == nil || got.KL != (Paired{}) || got.NLL != (Paired{}) || got.Ratio != (Paired{1, 1, 1}) ||
+		!strings.Contains(got.String(), "includes zero") {
 		t.Errorf("against itself: %v", got)
 	}
 	e.Model = e.Reference // no divergence
