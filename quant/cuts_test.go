@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// TestCutsLayout checks the layout of globalCuts that internal/asm/quantavx2words.go has as constants.
+// TestCutsLayout checks the layout of globalCuts that internal/asm/quantavx2global.go has as constants.
 func TestCutsLayout(t *testing.T) {
 	const firstRow, cutBytes, cutRowShift = 64, 32, 7
 	var g globalCuts

@@ -73,6 +73,14 @@ func (k *fused256) extent() int {
 	return 32
 }
 
+// factorBytes returns the size of what encode needs of a block.
+func (k *fused256) factorBytes() int {
+	if k.words && k.global {
+		return 2
+	}
+	return 4
+}
+
 func (k *fused256) emit(f *File) {
 	k.take(k.Func, &k.c.base)
 	k.constants(f)
@@ -82,7 +90,7 @@ func (k *fused256) emit(f *File) {
 	if k.bits == 4 {
 		elements = 64
 	}
-	k.run(k.Func, group256/elements, 4*elements/k.extent(), func() {
+	k.run(k.Func, group256/elements, k.factorBytes()*elements/k.extent(), func() {
 		switch {
 		case k.global:
 			k.globalScales(f)
@@ -97,12 +105,7 @@ func (k *fused256) emit(f *File) {
 		k.I("ADDQ", k.bytes(group256), k.next)
 	}, func() {
 		k.prefetchSource(k.Func, k.bytes(elements))
-		for u := range elements / 32 {
-			k.unit(u)
-			if u+1 < elements/32 {
-				k.I("VMOVDQA", Y(0), yFirst)
-			}
-		}
+		k.codesOf(elements)
 		k.store(elements)
 		k.I("ADDQ", k.bytes(elements), k.src)
 	})
@@ -185,7 +188,7 @@ func (k *fused256) foldAmaxes(f *File) {
 		kernel.Func = r
 		shared.amaxes()
 		if k.source == 16 {
-			shared.widenAmaxes(X(0), Y(0))
+			shared.widenAmaxes()
 		}
 		r.Return()
 	}
@@ -199,9 +202,9 @@ func (k *fused256) raiseAmax(v Vec) {
 	k.I("VMOVDQU", Y(1), k.slot("amax"))
 }
 
-// amaxes leaves the amaxes of eight blocks of a group, in their order, in Y0, those of BF16 as words in X0: maxima
+// amaxes leaves the amaxes of eight blocks of a group, in their order, in Y0: maxima
 // of pairs of vectors, dwords, then quadwords, then halves changing places. Those of BF16 change places
-// as words, dwords, then quadwords, and are in both halves then. It uses Y1 to Y5.
+// as words, dwords, then quadwords; the words of both halves of Y0 are then maxima of the same blocks. It uses Y1 to Y5.
 func (k *fused256) amaxes() {
 	greater, steps := "VPMAXUD", foldSteps256
 	if k.source == 16 {
@@ -226,16 +229,14 @@ func (k *fused256) amaxes() {
 		return a
 	}
 	fold(0, lanes256)
-	if k.source == 16 {
-		k.I("VEXTRACTI128", 1, Y(0), X(1))
-		k.I(greater, X(1), X(0), X(0))
-	}
 }
 
-// widenAmaxes sets amaxes to the words in from, as float32.
-func (k *fused256) widenAmaxes(from, amaxes Vec) {
-	k.I("VPMOVZXWD", from, amaxes)
-	k.I("VPSLLD", 16, amaxes, amaxes)
+// widenAmaxes leaves the amaxes of eight blocks, as words in both halves of Y0, there as float32.
+func (k *fused256) widenAmaxes() {
+	k.I("VEXTRACTI128", 1, Y(0), X(1))
+	k.I("VPMAXUW", X(1), X(0), X(0))
+	k.I("VPMOVZXWD", X(0), Y(0))
+	k.I("VPSLLD", 16, Y(0), Y(0))
 }
 
 // foldSteps256 are the foldSteps of dwords, quadwords and halves.
@@ -315,59 +316,17 @@ func (k *fused256) exponentFactors() {
 	}
 }
 
-// globalScales stores the scales of a group, e4m3(amax·encode), and in a slot what encode needs of each: the
-// offset of its cuts, or 1/(scale·decode), kept finite.
-func (k *fused256) globalScales(f *File) {
-	amaxes, scales, words := [2]Vec{yFirst, Y(0)}, [2]Vec{Y(2), Y(3)}, Y(4)
-	for i := range amaxes {
-		k.first = i * lanes256
-		k.amaxes()
-		if i == 0 {
+// codesOf leaves the codes of so many elements in Y0, of 32 before them in yFirst, for store.
+func (k *fused256) codesOf(elements int) {
+	if k.words && k.global {
+		k.cutPairs()
+		return
+	}
+	for u := range elements / 32 {
+		k.unit(u)
+		if u+1 < elements/32 {
 			k.I("VMOVDQA", Y(0), yFirst)
 		}
-	}
-	if k.words {
-		for i := range amaxes {
-			k.I("VPMOVZXWD", amaxes[i].X(), amaxes[i])
-		}
-		k.I("VPACKUSDW", amaxes[1], amaxes[0], words)
-		for i := range amaxes {
-			k.I("VPSLLD", 16, amaxes[i], amaxes[i])
-		}
-	}
-	k.I("VPMAXUD", amaxes[1], amaxes[0], Y(1))
-	k.raiseAmax(Y(1))
-	for i, a := range amaxes {
-		t, u := scales[i], Y(1)
-		k.I("VMULPS", k.slot("encode"), a, a)
-		k.I("VMINPS", k.slot("scaleLimit"), a, a)
-		k.I("VPAND", yBinade, a, t)
-		k.I("VPMAXUD", k.slot("scaleLeast"), t, t)
-		k.I("VFMADD132PS", k.slot("scaleAnchor"), a, t)
-		k.I("VPSRLD", 20, t, u)
-		k.I("VPADDD", u, t, t)
-		k.I("VPAND", yLow, t, t)
-	}
-	k.I("VPACKUSDW", scales[1], scales[0], Y(0)) // quarters of the scales in the order 0 2 1 3
-	k.I("VPACKUSWB", Y(0), Y(0), Y(1))
-	k.I("VEXTRACTI128", 1, Y(1), X(5))
-	k.I("VPUNPCKLDQ", X(5), X(1), X(1))
-	k.I("VMOVDQU", X(1), k.scales.At(0))
-	if k.words {
-		k.checkZeroScales(f, Y(0), words)
-	}
-	for i, t := range scales {
-		if k.words {
-			k.I("VPSLLD", cutRowShift, t, t)
-		} else {
-			k.I("VPSLLD", 20, t, t)
-			k.I("VMULPS", k.slot("rebias"), t, t)
-			k.I("VMULPS", k.slot("decode"), t, t)
-			k.I("VMOVUPS", k.slot("one"), Y(1))
-			k.I("VDIVPS", t, Y(1), t)
-			k.I("VMINPS", k.slot("most"), t, t)
-		}
-		k.I("VMOVDQU", t, k.write.At(32*i))
 	}
 }
 
@@ -380,9 +339,6 @@ func (k *fused256) unit(u int) {
 		k.I("VBROADCASTSS", k.read.At(first), yFactor)
 	}
 	switch {
-	case k.words && k.global:
-		k.cutCodes(x, first)
-		return
 	case k.words && k.bits == 8:
 		k.byteCodes(x)
 		return
@@ -496,6 +452,11 @@ func (k *fused256) result() {
 	done := k.NewLabel("done")
 	k.Comment("the largest amax; all ones where a block was flagged")
 	k.I("VMOVDQU", k.slot("amax"), Y(2))
+	if k.words && k.global { // words
+		k.I("VPSLLD", 16, Y(2), Y(0))
+		k.I("VPMAXUD", Y(0), Y(2), Y(2))
+		k.I("VPAND", k.upper, Y(2), Y(2))
+	}
 	k.maxDword256(Y(2), k.left)
 	flagged := k.NewLabel("flagged")
 	if k.global {

@@ -6,10 +6,6 @@ package asm
 // Under E8M0 scales, all magnitudes of a quarter have one code: those above its first value, or from
 // it on in the upper half of a binade, where ties go to the code above.
 //
-// Under E4M3 scales, words are compared with the cuts of a scale, a row of quant's globalCuts. Cuts at
-// 1.25, 2.5 and 5 times the scale are a binade apart, as are those at 1.75 and 3.5, so that a difference of
-// bits, without its mantissa, counts the cuts that it passed.
-//
 // Of codes of 8 bits, exponent and mantissa lie in those of an element: a code is a difference of bits, less those of the
 // mantissa that are dropped. With one less than half a step added before, the truncated difference is rounded to nearest, but for a
 // tie between an odd code and the even one above: there, all bits that are dropped, and the last that stays, are set. That is not so of
@@ -150,86 +146,4 @@ func (k *fused256) quarterCodes(x []Mem, first int) {
 	k.I("VPMINSB", yQuarterMax, quarter, quarter)
 	k.I("VPSHUFB", quarter, yQuarters, Y(0)) // zero of negative quarters
 	k.I("VPSUBB", above, Y(0), Y(0))
-}
-
-// Of the rows of globalCuts, which begin after its constants. TestCutsLayout of package quant has the same numbers.
-const (
-	cutRowShift = 7  // a row has 128 bytes
-	cutBytes    = 32 // of a cut, as words: 1.25 times the scale and 1.75 times, both less a binade, then
-	// the last magnitudes below 0.25 times the scale and 0.75 times
-	firstRow = 64
-)
-
-// Registers of constants that codes are made with.
-var (
-	yCutNibbles = Y(9)  // tables256.nibbles
-	yCutOrder   = Y(10) // tables256.order
-	yCutLimit   = Y(11) // the largest code, in each byte
-	yCutSign    = Y(13) // the sign bit of a code, in each byte
-)
-
-// loadCuts fills the registers of codes by cuts, and those of their scales.
-func (k *fused256) loadCuts(f *File) {
-	k.I("VMOVDQU", k.binade, yBinade)
-	k.I("VMOVDQU", k.low, yLow)
-	k.I("VMOVDQU", k.abs16, yAbs)
-	k.I("VMOVDQU", k.nibbles, yCutNibbles)
-	k.I("VMOVDQU", k.order, yCutOrder)
-	k.I("VMOVDQU", k.limit, yCutLimit)
-	k.I("VMOVDQU", f.shared("signE2M1", repeated(0x0808080808080808)), yCutSign)
-}
-
-// checkZeroScales sets flags where a block with a magnitude has the scale 0, and one of the blocks of the group has
-// a magnitude below 2^-124. Under this scale those need not be the largest code; all above are. scales and amaxes are words
-// in the same order.
-func (k *fused256) checkZeroScales(f *File, scales, amaxes Vec) {
-	const above = 0x0180 // 2^-124
-	limit := f.shared("aboveZero", repeated((above-2)*0x0001000100010001))
-	done, t, ones, zero, found := k.NewLabel("done"), Y(4), Y(5), Y(1), yFirst
-	k.I("VPXOR", zero, zero, zero)
-	k.I("VPCMPEQW", zero, scales, scales)
-	k.I("VPCMPEQW", zero, amaxes, amaxes)
-	k.I("VPANDN", scales, amaxes, t)
-	k.I("VPTEST", t, t)
-	k.Jump("JZ", done)
-	k.I("VPXOR", found, found, found)
-	k.I("VPCMPEQD", ones, ones, ones)
-	k.I("XORL", k.left, k.left)
-	loop := k.Label("tiny")
-	k.I("VPAND", k.next.At(0).By(k.left, 1), yAbs, t)
-	k.I("VPADDW", ones, t, t) // zero becomes the largest word
-	k.I("VPMINUW", limit, t, scales)
-	k.I("VPCMPEQW", scales, t, t)
-	k.I("VPOR", t, found, found)
-	k.I("ADDQ", k.bytes(16), k.left)
-	k.I("CMPQ", k.left, k.bytes(group256))
-	k.Jump("JL", loop)
-	k.flag(found)
-	k.Place(done)
-}
-
-// cutCodes leaves the codes of 32 elements in Y0. The offsets of their rows are in the
-// factors from byte first on. It uses k.codeAhead as a scratch register.
-func (k *fused256) cutCodes(x []Mem, first int) {
-	for i, at := range x {
-		source, a, n, t := Y(6+i), Y(4), Y(i), Y(5)
-		cut := func(c int) Mem { return k.c.base.At(firstRow+c*cutBytes).By(k.codeAhead, 1) }
-		k.I("MOVL", k.read.At(first+4*i), k.codeAhead)
-		k.I("VMOVDQU", at, source)
-		k.I("VPAND", source, yAbs, a)
-		k.I("VPSUBUSW", cut(0), a, n)
-		k.I("VPSRLW", 7, n, n)
-		k.I("VPSUBUSW", cut(1), a, t)
-		k.I("VPSRLW", 7, t, t)
-		k.I("VPADDW", t, n, n)
-		for c := 2; c < 4; c++ {
-			k.I("VPCMPGTW", cut(c), a, t)
-			k.I("VPSUBW", t, n, n)
-		}
-	}
-	k.I("VPACKUSWB", Y(1), Y(0), Y(0))
-	k.I("VPMINUB", yCutLimit, Y(0), Y(0))
-	k.I("VPACKSSWB", Y(7), Y(6), Y(4)) // signs
-	k.I("VPOR", yCutSign, Y(0), Y(5))
-	k.I("VPBLENDVB", Y(4), Y(5), Y(0), Y(0))
 }
