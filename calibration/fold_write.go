@@ -58,7 +58,7 @@ func (w *writer) folded(in *Input, by []float32) error {
 	case !ok:
 		return fmt.Errorf("%s: the input of %s has no amaxes of its columns: collect the statistics again", in.file.Name(), in.Modules[0])
 	}
-	peaks, err := in.file.Floats(in.name + peak)
+	peaks, err := in.floats(peak)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (w *writer) folded(in *Input, by []float32) error {
 			divide = func(x []float32) { divideTriangle(x, by) }
 		}
 		vectors[i].data = func() ([]byte, error) {
-			x, err := in.file.Floats(in.name + v.end)
+			x, err := in.floats(v.end)
 			if err == nil {
 				divide(x)
 			}

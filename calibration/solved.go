@@ -121,11 +121,11 @@ func (f *Factor) order() []float32 {
 // readFactor reads the factor.
 func (in *Input) readFactor(threads int) (f *Factor, err error) {
 	n := in.Width()
-	columns, err := in.file.Floats(in.name + order)
+	columns, err := in.floats(order)
 	if err != nil {
 		return nil, err
 	}
-	triangular, err := in.file.Floats(in.name + factor)
+	triangular, err := in.floats(factor)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (in *Input) readFactor(threads int) (f *Factor, err error) {
 	if _, ok := in.file.Lookup(in.name + aim); !ok {
 		return f, nil
 	}
-	moves, err := in.file.Floats(in.name + aim)
+	moves, err := in.floats(aim)
 	if err == nil && len(moves) != n*n {
 		err = fmt.Errorf("%s: got an aim of %d numbers, want %d", in.file.Name(), len(moves), n*n)
 	}

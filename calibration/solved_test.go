@@ -1,12 +1,16 @@
 package calibration
 
 import (
+	"bytes"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -103,8 +107,40 @@ func TestSolved(t *testing.T) {
 			t.Errorf("%s: an aim %v, %d dead columns", name, got.aim != nil, got.Dead)
 		}
 	}
+	damaged(t, sums.file)
+	damaged(t, solved.file)
 	raised := Factor{Order: []int{1, 0}, Damping: DefaultDamping * 10 * 10}
 	if got := raised.order(); !reflect.DeepEqual(got, []float32{1, 0, 2}) {
 		t.Errorf("got the order %v", got)
+	}
+}
+
+// damaged checks that a changed bit of any tensor, and of the amax of an input, is an error.
+func damaged(t *testing.T, f *safetensors.File) {
+	t.Helper()
+	whole, path := read(t, f.Name()), filepath.Join(t.TempDir(), "damaged.safetensors")
+	places := []int64{int64(bytes.Index(whole, []byte(`\"amax\":`)) + 12)}
+	for _, info := range f.Tensors() {
+		places = append(places, f.DataStart()+info.Begin+info.Bytes()/2)
+	}
+	for _, at := range places {
+		data := bytes.Clone(whole)
+		data[at] ^= 1
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Read(path)
+		if err == nil {
+			for _, in := range s.all {
+				for _, v := range in.stored(hessian, drift, driftSquare, peak, order, aim, factor) {
+					_, failed := v.data()
+					err = errors.Join(err, failed)
+				}
+			}
+			err = errors.Join(err, s.Close())
+		}
+		if err == nil || !strings.Contains(err.Error(), "damaged: ") {
+			t.Errorf("a bit of byte %d: got %v", at, err)
+		}
 	}
 }

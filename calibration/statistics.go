@@ -13,7 +13,9 @@ import (
 
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/limits"
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/safetensors/checksum"
 )
 
 // An Input is what is known of the input of a linear layer, or of several that share it. That of an expert leans on
@@ -26,7 +28,8 @@ type Input struct {
 	Mean    []float32 // of each column; nil of an importance matrix
 
 	file   *safetensors.File
-	name   string // of its tensors
+	name   string            // of its tensors
+	sums   map[string]uint64 // checksums of tensors; nil of a file of an older program
 	header headerInput
 	prior  *Input // of all experts; nil: none
 }
@@ -99,8 +102,8 @@ func (in *Input) Factor(threads int) (*Factor, error) {
 		return f, err
 	}
 	d := Drift{Tokens: in.Tokens}
-	if d.Products, err = in.file.Floats(in.name + drift); err == nil {
-		d.Square, err = in.file.Floats(in.name + driftSquare)
+	if d.Products, err = in.floats(drift); err == nil {
+		d.Square, err = in.floats(driftSquare)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", in.file.Name(), err)
@@ -121,7 +124,7 @@ func (in *Input) products() ([]float32, error) {
 		}
 		return h, nil
 	}
-	h, err := in.file.Floats(in.name + hessian)
+	h, err := in.floats(hessian)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", in.file.Name(), err)
 	}
@@ -189,7 +192,8 @@ func (s *Statistics) Close() error {
 func (s *Statistics) Identity() string { return s.identity }
 
 // A file of statistics is a safetensors file. Input k has the F32 tensors k.square, k.mean, k.amax of each column and perhaps
-// k.hessian, k.drift and k.drift_square, or their factor; the rest is JSON in the metadata. Files of older programs have no k.amax.
+// k.hessian, k.drift and k.drift_square, or their factor; the rest is JSON in the metadata. Files of older programs have no k.amax,
+// and no checksum.Record of the tensors, whose Plan is a digest of the JSON.
 const (
 	metadataKey = "microscale.calibration"
 	version     = 1
@@ -259,13 +263,17 @@ func (s *Statistics) read() error {
 	if h.Version != version {
 		return fmt.Errorf("statistics of version %d: this program reads version %d", h.Version, version)
 	}
+	sums, err := sumsOf(s.file, text)
+	if err != nil {
+		return err
+	}
 	s.key, h.Key = h.Key, ""
 	digest := sha256.New()
 	if err := json.NewEncoder(digest).Encode(h); err != nil {
 		return err
 	}
 	for k, one := range h.Inputs {
-		in := &Input{Modules: one.Modules, Tokens: one.Tokens, Amax: one.Amax, file: s.file, name: strconv.Itoa(k), header: one}
+		in := &Input{Modules: one.Modules, Tokens: one.Tokens, Amax: one.Amax, file: s.file, name: strconv.Itoa(k), header: one, sums: sums}
 		if one.Prior != nil {
 			if *one.Prior < 0 || *one.Prior >= k || s.all[*one.Prior].prior != nil {
 				return fmt.Errorf("input %d: got the prior %d, want one of the inputs before it", k, *one.Prior)
@@ -291,6 +299,37 @@ func (s *Statistics) read() error {
 	return nil
 }
 
+// headerSum returns a digest of the JSON of a header, as a checksum.Record has it.
+func headerSum(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:checksum.PlanDigits/2])
+}
+
+// sumsOf returns the checksums of the tensors of a file by name; nil without a record of them. text is the JSON of its header.
+func sumsOf(f *safetensors.File, text string) (map[string]uint64, error) {
+	record, ok, err := checksum.RecordOf(f)
+	if err != nil || !ok {
+		return nil, err
+	}
+	if len(record.Tensors) != len(f.Tensors()) || record.Plan != headerSum(text) {
+		return nil, fmt.Errorf("metadata %s are damaged: their checksum differs: collect the statistics again", metadataKey)
+	}
+	sums := map[string]uint64{}
+	for i, t := range f.Tensors() {
+		sums[t.Name] = record.Tensors[i]
+	}
+	return sums, nil
+}
+
+// floats reads a tensor of the input, whose name ends in end.
+func (in *Input) floats(end string) ([]float32, error) {
+	v, err := in.file.Floats(in.name + end)
+	if want, ok := in.sums[in.name+end]; err == nil && ok && checksum.Of(memory.Bytes(v)) != want {
+		err = fmt.Errorf("the tensor %s%s is damaged: its checksum differs: collect the statistics again", in.name, end)
+	}
+	return v, err
+}
+
 // read reads the vectors of an input, and checks that it is whole.
 func (in *Input) read() (err error) {
 	if in.Tokens < 0 || in.Tokens == 0 && in.prior == nil || len(in.Modules) == 0 && in.prior != nil ||
@@ -314,10 +353,10 @@ func (in *Input) read() (err error) {
 
 // readVectors reads what the file has of an input.
 func (in *Input) readVectors() (err error) {
-	if in.Square, err = in.file.Floats(in.name + square); err != nil {
+	if in.Square, err = in.floats(square); err != nil {
 		return err
 	}
-	if in.Mean, err = in.file.Floats(in.name + mean); err != nil {
+	if in.Mean, err = in.floats(mean); err != nil {
 		return err
 	}
 	n := len(in.Square)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/safetensors/checksum"
 )
 
 // A writer gathers what a file of statistics is to hold. Its data is made while it is written.
@@ -66,7 +67,7 @@ func (in *Input) stored(ends ...string) (vectors []vector) {
 	for _, end := range ends {
 		if t, ok := in.file.Lookup(in.name + end); ok {
 			vectors = append(vectors, vector{end, int(t.Elements()), func() ([]byte, error) {
-				v, err := in.file.Floats(t.Name)
+				v, err := in.floats(end)
 				return floatBytes(v), err
 			}})
 		}
@@ -85,13 +86,21 @@ func (w *writer) write(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	layout, err := safetensors.NewLayout(w.specs, map[string]string{metadataKey: string(text)})
+	record := checksum.Record{Plan: headerSum(string(text)), Tensors: make([]uint64, len(w.specs))}
+	layout, err := safetensors.NewLayout(w.specs, map[string]string{metadataKey: string(text), checksum.RecordKey: record.String()})
 	if err != nil {
+		return err
+	}
+	if err := layout.Reserve(record.String()); err != nil {
 		return err
 	}
 	file, err := safetensors.Create(path, layout)
 	if err != nil {
 		return err
+	}
+	places := map[string]int{}
+	for i, t := range layout.Tensors() {
+		places[t.Name] = i
 	}
 	for i, s := range w.specs {
 		data, err := w.data[i]()
@@ -99,11 +108,15 @@ func (w *writer) write(ctx context.Context, path string) error {
 			err = ctx.Err()
 		}
 		if err == nil {
+			record.Tensors[places[s.Name]] = checksum.Of(data)
 			err = file.WriteTensorAt(s.Name, data, 0)
 		}
 		if err != nil {
 			return errors.Join(err, file.Abort())
 		}
+	}
+	if err := file.Fill(record.String()); err != nil {
+		return errors.Join(err, file.Abort())
 	}
 	return file.Close()
 }

@@ -82,7 +82,28 @@ func (p *Plan) useStatistics(o QuantizeOptions) error {
 	}
 	p.noteFewTokens()
 	p.noteDead()
+	p.noteForeign(o.Statistics)
 	return nil
+}
+
+// noteForeign adds a note if the statistics have inputs of modules that the source lacks.
+func (p *Plan) noteForeign(s *calibration.Statistics) {
+	known := map[string]bool{}
+	for _, d := range p.decisions {
+		for _, module := range d.layerModules() {
+			known[module] = true
+		}
+	}
+	var foreign []string
+	for _, in := range s.Inputs {
+		if !slices.ContainsFunc(in.Modules, func(module string) bool { return known[module] }) {
+			foreign = append(foreign, in.Modules[0])
+		}
+	}
+	if len(foreign) > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("%d of %d inputs of the statistics, the first that of %s, are of no weight of this model: they "+
+			"may be of another one", len(foreign), len(s.Inputs), foreign[0]))
+	}
 }
 
 // lookup returns what finds the inputs of a weight, one of each expert that it holds; nil if one is missing.

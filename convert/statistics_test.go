@@ -236,20 +236,21 @@ func TestHeldFactors(t *testing.T) {
 	}
 }
 
-// TestStatisticsNotes: dead columns, and damping above the usual, are reported.
+// TestStatisticsNotes: dead columns, inputs of another model, and damping above the usual, are reported.
 func TestStatisticsNotes(t *testing.T) {
 	const bf16, cols = safetensors.BF16, 64
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {{"l.0.q_proj.weight", bf16, 1, []int64{32, cols}}}}, madeConfig))
 	path := filepath.Join(t.TempDir(), "statistics.safetensors")
 	c := &calibration.Collector{Dir: filepath.Dir(path), Out: path, Hessian: true,
-		Layers: [][]calibration.Linear{{{Name: "input", Width: cols, Modules: []string{"l.0.q_proj"}}}}}
+		Layers: [][]calibration.Linear{{{Name: "input", Width: cols, Modules: []string{"l.0.q_proj"}},
+			{Name: "other", Width: cols, Modules: []string{"l.1.q_proj"}}}}}
 	x := tensor.New(2, cols)
 	for i := range x.Data {
 		if i%cols > 2 {
 			x.Data[i] = float32(i % 5)
 		}
 	}
-	if err := errors.Join(c.Add("input", x), c.Finish(t.Context(), 0), c.Join(t.Context())); err != nil {
+	if err := errors.Join(c.Add("input", x), c.Add("other", x), c.Finish(t.Context(), 0), c.Join(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	s, err := calibration.Read(path)
@@ -266,7 +267,8 @@ func TestStatisticsNotes(t *testing.T) {
 		t.Errorf("the method is predicted to take %d bytes and %g s (%v)", plan.MethodBytes(), seconds, err)
 	}
 	if notes := strings.Join(plan.Notes, "\n"); !strings.Contains(notes, "columns of 1 inputs, the first that of l.0.q_proj, are zero for "+
-		"every token") {
+		"every token") || !strings.Contains(notes, "1 of 2 inputs of the statistics, the first that of l.1.q_proj, are of no "+
+		"weight of this model") {
 		t.Errorf("got the notes %q", notes)
 	}
 	r := newRun(plan, RunOptions{})

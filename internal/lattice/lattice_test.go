@@ -74,7 +74,8 @@ decoder: internal/memory internal/parallel internal/durable tensor safetensors g
 train: internal/memory internal/limits internal/parallel internal/naming internal/cpu internal/configjson internal/durable format mma
     tensor safetensors safetensors/checksum quant comm recipe nn hf decoder
 checkpoint/client: internal/naming gguf/ggml quant family checkpoint
-calibration: internal/limits internal/memory internal/parallel internal/cpu internal/durable safetensors tensor gguf quant gemm comm
+calibration: internal/limits internal/memory internal/parallel internal/cpu internal/durable safetensors safetensors/checksum tensor gguf
+    quant gemm comm
 verify: tensor measure safetensors quant hf calibration checkpoint checkpoint/client
 convert/internal/lossless: format quant
 convert: internal/limits internal/parallel internal/naming internal/configjson internal/durable format tensor measure safetensors

@@ -27,6 +27,7 @@ func readLines(data []byte, cut bool) (passages []passage, err error) {
 		data = data[:bytes.LastIndexByte(data, '\n')+1]
 	}
 	number := 0
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // the byte order mark of some editors
 	for line := range bytes.Lines(data) {
 		number++
 		if len(bytes.TrimSpace(line)) == 0 {
@@ -59,7 +60,7 @@ func readLine(line []byte) (p passage, err error) {
 		var m chat.Message
 		for name, target := range map[string]*string{"role": &m.Role, "content": &m.Content} {
 			if json.Unmarshal(fields[name], target) != nil || fields[name] == nil {
-				return p, fmt.Errorf("the %s of a message is not a text", name)
+				return p, fmt.Errorf("a message has no %s, or one that is not a text", name)
 			}
 		}
 		p.conversation = append(p.conversation, m)

@@ -70,8 +70,8 @@ func TestConversations(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"{": "line 1: it is not a JSON object", "\n{}": "line 2: it has neither", `{"messages": []}`: "neither", "[1]": "not a JSON object",
-		`{"messages": [{"role": "user"}]}`:               "the content of a message is not a text",
-		`{"messages": [{"role": 1, "content": ""}]}`:     "the role of a message is not a text",
+		`{"messages": [{"role": "user"}]}`:               "a message has no content, or one that is not a text",
+		`{"messages": [{"role": 1, "content": ""}]}`:     "a message has no role, or one that is not a text",
 		`{"messages": [{"role": "u", "content": null}]}`: "",
 	} {
 		write("a.jsonl", line)
