@@ -119,6 +119,7 @@ var neonInstructions = map[string]struct {
 	"VFCMGT":   {neonSame, 1, 0b11100, 2, false},
 	"VFCMEQ":   {neonSame, 0, 0b11100, 0, false},
 	"VFCVTZS":  {neonMisc, 0, 0b11011, 2, false},
+	"VFRINTZ":  {neonMisc, 0, 0b11001, 2, false},
 	"VFCVTN":   {neonMisc, 0, 0b10110, 0, false},
 	"VFCVTN2":  {neonMisc, 0, 0b10110, 0, true},
 	"VFSQRT":   {neonMisc, 1, 0b11111, 2, false},
@@ -132,6 +133,7 @@ var neonInstructions = map[string]struct {
 	"VFCMGT.0": {neonMisc, 0, 0b01100, 2, false}, // than zero
 	"VFCMEQ.0": {neonMisc, 0, 0b01101, 2, false},
 	"VSMAX":    {neonSame, 0, 0b01100, -1, false},
+	"VSMIN":    {neonSame, 0, 0b01101, -1, false},
 	"VSMAXV":   {neonAcross, 0, 0b01010, -1, false},
 	"VFMUL":    {neonSame, 1, 0b11011, 0, false},
 	"VFDIV":    {neonSame, 1, 0b11111, 0, false},

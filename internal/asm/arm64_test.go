@@ -25,6 +25,8 @@ var neonExamples = []struct {
 	{"VFCMGT.0", []any{V(1).S4(), V(3).S4()}, "fcmgt v3.4s, v1.4s, #0.0", 0x4ea0c823},
 	{"VFCMEQ.0", []any{V(1).S4(), V(3).S4()}, "fcmeq v3.4s, v1.4s, #0.0", 0x4ea0d823},
 	{"VSMAX", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "smax v3.4s, v1.4s, v2.4s", 0x4ea26423},
+	{"VSMIN", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "smin v3.4s, v1.4s, v2.4s", 0x4ea26c23},
+	{"VFRINTZ", []any{V(1).D2(), V(3).D2()}, "frintz v3.2d, v1.2d", 0x4ee19823},
 	{"VSMAXV", []any{V(1).S4(), V(3).S4()}, "smaxv s3, v1.4s", 0x4eb0a823},
 	{"VFCVTL", []any{V(1).S2(), V(3).D2()}, "fcvtl v3.2d, v1.2s", 0x0e617823},
 	{"VFCVTL2", []any{V(1).S4(), V(3).D2()}, "fcvtl2 v3.2d, v1.4s", 0x4e617823},
