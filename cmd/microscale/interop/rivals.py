@@ -1,7 +1,7 @@
 """Runs operations of other projects on one thread: python rivals.py
 
 A request is a line of JSON: "by" (a program), "work", "format", the shape "m", "n", "k" (of
-"train": "model", "sequences" and "length"), which is prepared and done once, or "times",
+"train": "model", "sequences", "length" and "dtype"), which is prepared and done once, or "times",
 how often to do it. The answer is a line: "done", or why not."""
 
 import ctypes
@@ -14,9 +14,9 @@ os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 FROM_MEMORY = 256e6  # bytes of weights that few rows are multiplied by, in turn
 
 
-def train_by_torch(model, sequences, length):
+def train_by_torch(model, sequences, length, dtype):
     """Returns a step of the model of package train: Llama's architecture with a head of its own,
-    master weights and AdamW in float32, products in BF16 (autocast)."""
+    master weights and AdamW in float32, products in dtype: "bf16" (autocast) or "f32"."""
     import torch
     from torch import nn
     from torch.nn import functional as F
@@ -59,7 +59,7 @@ def train_by_torch(model, sequences, length):
     tokens = torch.randint(model["vocab_size"], (sequences, length + 1))
 
     def step():
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
             logits = net(tokens[:, :-1])
         F.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten()).backward()
         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
