@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/microscale-go/microscale/quant"
@@ -36,6 +38,53 @@ func (c *Convention) StoredCache(weight string, scale float32) (s Stored, ok boo
 		return Stored{Cache, safetensors.Spec{Name: name, Dtype: safetensors.F32, Shape: c.cacheShape()}, GlobalBytes(scale)}, true
 	}
 	return Stored{}, false
+}
+
+// FP8Cache is what Model.Cache returns for E4M3 numbers with one scale for the keys, and one for the values, of a layer.
+const FP8Cache = "FP8"
+
+// Cache returns the format of the KV cache that the configuration declares: FP8Cache, otherwise what it says, and "" if it declares none.
+func (m *Model) Cache() string { return m.cache }
+
+// readCache returns the format of the KV cache by quantization_config, or by the sidecar of ModelOpt.
+func (m *Model) readCache() string {
+	type members struct {
+		Scheme json.RawMessage `json:"kv_cache_scheme"`
+		Algo   json.RawMessage `json:"kv_cache_quant_algo"`
+	}
+	var config struct{ members }
+	var sidecar struct {
+		Quantization members `json:"quantization"`
+	}
+	raw, _ := m.Source.QuantizationConfig()
+	_ = json.Unmarshal(raw, &config) // a configuration that is not an object declares none
+	raw, _ = m.Source.Companion(modelOpt.sidecar)
+	_ = json.Unmarshal(raw, &sidecar)
+	for _, declared := range []json.RawMessage{config.Scheme, config.Algo, sidecar.Quantization.Scheme, sidecar.Quantization.Algo} {
+		if len(declared) > 0 && string(declared) != "null" {
+			return cacheOf(declared)
+		}
+	}
+	return ""
+}
+
+// cacheOf returns the format of one member: a scheme of compressed-tensors, whose defaults are those of parseArgs, or a name of ModelOpt.
+func cacheOf(declared json.RawMessage) string {
+	var name string
+	if json.Unmarshal(declared, &name) == nil {
+		if strings.EqualFold(name, FP8Cache) {
+			return FP8Cache
+		}
+		return fmt.Sprintf("%.40q", name)
+	}
+	a, err := parseArgs(declared)
+	switch {
+	case err != nil || a == nil:
+		return fmt.Sprintf("%.40s", declared)
+	case a.Type == "float" && a.NumBits == 8 && a.Strategy == "tensor":
+		return FP8Cache
+	}
+	return a.String()
 }
 
 // A cacheNaming is the module that the name of a scale of the KV cache begins with.

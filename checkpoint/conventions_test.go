@@ -219,6 +219,7 @@ func TestUnrecognized(t *testing.T) {
 		{&modelOpt, `{"quant_method": "modelopt"}`, "quant_algo is missing"},
 		{&modelOpt, `{"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 8}}`, errCacheOnly.Error()},
 		{&modelOpt, `{"quantization": {"quant_algo": null, "kv_cache_quant_algo": "FP8"}}`, errCacheOnly.Error()},
+		{&modelOpt, `{"quant_method": "modelopt", "quant_algo": null, "kv_cache_quant_algo": "FP8"}`, errCacheOnly.Error()},
 		{&compressedTensors, `{"config_groups": {}, "kv_cache_scheme": {"num_bits": 8}}`, errCacheOnly.Error()},
 		{&modelOpt, `{"quantization": {"quant_algo": null, "kv_cache_quant_algo": null}}`, "quant_algo is missing"},
 		{&modelOpt, `{"quantization": {"quant_algo": "NVFP4", "group_size": 32}}`,

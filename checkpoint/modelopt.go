@@ -212,8 +212,9 @@ func recognizeModelOpt(raw json.RawMessage) (description, error) {
 			Layers         moLayers `json:"quantized_layers"`
 			KVCache        any      `json:"kv_cache_quant_algo"`
 		} `json:"quantization"`
-		Layers  moLayers `json:"quantized_layers"`
-		KVCache any      `json:"kv_cache_scheme"`
+		Layers    moLayers `json:"quantized_layers"`
+		KVCache   any      `json:"kv_cache_scheme"`
+		CacheAlgo any      `json:"kv_cache_quant_algo"`
 	}
 	if err := json.Unmarshal(raw, &config); err != nil {
 		return description{}, readable(err)
@@ -221,7 +222,8 @@ func recognizeModelOpt(raw json.RawMessage) (description, error) {
 	if q := config.Quantization; q != nil {
 		config.QuantAlgo, config.Ignore, config.Layers, config.KVCache = q.QuantAlgo, q.ExcludeModules, q.Layers, q.KVCache
 	}
-	if config.QuantAlgo == "" && config.KVCache != nil { // _write_hf_export_config in modelopt/torch/export/unified_export_hf.py
+	// _write_hf_export_config in modelopt/torch/export/unified_export_hf.py
+	if config.QuantAlgo == "" && (config.KVCache != nil || config.CacheAlgo != nil) {
 		return description{}, errCacheOnly
 	}
 	if config.QuantAlgo == "" {

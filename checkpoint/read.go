@@ -39,6 +39,7 @@ type Model struct {
 	planned    *string // the dtype in the configuration of a planned checkpoint; nil for one that is read
 	configured bool    // a quantization_config describes the quantized weights
 	described  description
+	cache      string          // Model.Cache
 	faults     map[string]bool // tensors and modules of Problems, while they are looked for
 	causes     map[string]int  // texts of problems of integers, and the weights that have them
 
@@ -122,6 +123,7 @@ func ReadContext(ctx context.Context, source *hf.Checkpoint) (*Model, error) {
 	m := &Model{Source: source, byName: make(map[string]*Weight, len(tensors)), Weights: make([]*Weight, 0, len(tensors))}
 	m.findView()
 	known := m.recognize()
+	m.cache = m.readCache()
 	used := map[string]bool{} // tensors that are parts of a quantized weight, or the bytes of a decoded one
 	if m.viewed != nil {
 		for _, t := range m.viewed.Decoded {

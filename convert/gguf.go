@@ -173,7 +173,11 @@ func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o
 		scaled = scaled || coded(q.Format)
 	}
 	fell := map[*quant.Quantizer]bool{} // some of its weights are in another format
+	p.keepsCache(nil)                   // there are none in GGUF files
 	for _, whole := range source.Weights {
+		if p.hasCache(whole) {
+			continue
+		}
 		for _, w := range source.Stacked(whole) {
 			d, names := decision{Weight: w}, append(s.names(w), whole.Name)
 			d.quantizer, d.reason = s.chosen(names...)

@@ -210,22 +210,21 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 	return rejectQuantized(m)
 }
 
-// decide plans every weight of the source. With rules, whose weights may keep their codes, the result keeps the scales of
-// the source's KV cache, unless the calibration has others.
+// decide plans every weight of the source. The result keeps the scales of the source's KV cache, unless the calibration has others.
 func (p *Plan) decide(s selection, c *Calibration) error {
+	keeps := p.keepsCache(c)
 	for _, w := range p.source.Weights {
 		switch {
 		case p.source.ScalesOfValues(w):
 			continue
-		case p.source.Convention != nil && isCacheScale(w):
-			owner, _ := checkpoint.CacheOwner(w.Name)
-			if _, stores := p.convention.StoredCache(owner, 1); stores && len(s.rules) > 0 && !(c != nil && c.caches()) {
-				d := decision{Weight: w}
-				if err := p.renameCache(&d); err != nil {
-					return err
-				}
-				p.add(d)
+		case p.hasCache(w) && keeps:
+			d := decision{Weight: w}
+			if err := p.renameCache(&d); err != nil {
+				return err
 			}
+			p.add(d)
+			continue
+		case p.hasCache(w):
 			continue
 		}
 		for _, d := range p.parts(w, s) {

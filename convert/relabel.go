@@ -243,21 +243,6 @@ func (p *Plan) rejects(w *checkpoint.Weight, f quant.Format) string {
 	return cmp.Or(c.RejectsExperts(w), fused, c.Rejects(f, w.Name, w.Shape), other)
 }
 
-// renameCache renames the scale of a KV cache as the convention does.
-func (p *Plan) renameCache(d *decision) error {
-	scale, err := d.Weight.Read(0, 1)
-	if err != nil {
-		return err
-	}
-	owner, _ := checkpoint.CacheOwner(d.Name)
-	stored, ok := p.convention.StoredCache(owner, scale.Data[0])
-	if !ok {
-		return fmt.Errorf("%s: convention %s stores no scales of a KV cache: nothing was written", d.Name, p.convention)
-	}
-	d.action, d.stored, p.kvCache = Relabel, []checkpoint.Stored{stored}, true
-	return nil
-}
-
 // sound returns an error if a checkpoint is not quantized in a supported way, or its structure
 // is damaged.
 func sound(source *checkpoint.Model) error {

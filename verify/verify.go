@@ -14,6 +14,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -164,18 +165,22 @@ func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, l
 	moved := dst.Method() != "" && (err != nil || method.MovesErrors()) // by an unknown method, perhaps
 	var pairs []pair
 	known := map[string]bool{}
-	single := singles(src, dst, known)
+	single, caches := singles(src, dst, known), cacheScales(dst)
 	for _, want := range counterparts(src, dst) {
 		known[want.Name] = true
 		got, ok := dst.Lookup(want.Name)
 		if !ok {
 			got, ok = single[want.Name]
 		}
+		owner, ofCache := checkpoint.CacheOwner(want.Name)
+		if got, ok = cmp.Or(got, caches[owner]), ok || caches[owner] != nil; ok && ofCache {
+			known[got.Name] = true
+		}
 		switch {
-		case !ok && (src.ScalesOfValues(want) || dst.Convention == nil && isCacheScale(want.Name)): // part of the quantization
+		case !ok && (src.ScalesOfValues(want) || ofCache && dst.Cache() == ""): // part of the quantization
 		case !ok && !mentioned(structure, want.Name):
 			r.fault(want.Name, "it is missing")
-		case ok && !slices.Equal(want.Shape, got.Shape):
+		case ok && !slices.Equal(want.Shape, got.Shape) && !(ofCache && oneValue(want) && oneValue(got)):
 			r.fault(want.Name, "its shape is %v, the source's %v", got.Shape, want.Shape)
 		case ok:
 			trained := calibration.Trained(dst.Method(), got.Name, got.Shape) && want.Dense() && got.Dense() && !got.Quantized()
@@ -271,6 +276,23 @@ func singles(src, dst *checkpoint.Model, known map[string]bool) map[string]*chec
 		}
 	}
 	return single
+}
+
+// cacheScales returns the scales of the KV cache by the projections that they belong to: conventions have other names for them.
+func cacheScales(m *checkpoint.Model) map[string]*checkpoint.Weight {
+	scales := map[string]*checkpoint.Weight{}
+	for _, w := range m.Weights {
+		if owner, ok := checkpoint.CacheOwner(w.Name); ok {
+			scales[owner] = w
+		}
+	}
+	return scales
+}
+
+// oneValue reports whether a weight is one number, of any number of dimensions.
+func oneValue(w *checkpoint.Weight) bool {
+	rows, cols := w.Matrix()
+	return rows*cols == 1
 }
 
 // isCacheScale reports whether a tensor is a scale of the KV cache.
