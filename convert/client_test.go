@@ -65,17 +65,8 @@ func TestForClients(t *testing.T) {
 		"transformers t5 int4-g64":   "a packed module has none: choose mxfp8 or fp8-row",
 		"transformers t5 int4-g128":  "a packed module has none: choose mxfp8 or fp8-row",
 		"transformers t5 int8-g128":  "a packed module has none: choose mxfp8 or fp8-row",
+		"vllm mixture fp8-tensor":    "only with stored scales of activations",
 		"vllm mamba":                 "the client loads the projections of Mamba-1 unquantized only", // in every format
-		"vllm biased nvfp4":          "the client does not load gpt-oss in compressed-tensors",
-		"vllm biased mxfp8":          "the client does not load gpt-oss in compressed-tensors",
-		"vllm biased fp8-tensor":     "the client does not load gpt-oss in compressed-tensors",
-		"vllm biased fp8-row":        "the client does not load gpt-oss in compressed-tensors",
-		"vllm biased fp8-block128":   "the client does not load gpt-oss in compressed-tensors",
-		"vllm biased int4-g32":       "the client does not load gpt-oss in compressed-tensors",
-		"vllm biased int4-g64":       "the client does not load gpt-oss in compressed-tensors",
-		"vllm biased int4-g128":      "the client does not load gpt-oss in compressed-tensors",
-		"vllm biased int8-g128":      "the client does not load gpt-oss in compressed-tensors",
-		"vllm biased int8-row":       "the client does not load gpt-oss in compressed-tensors",
 	}
 	for _, s := range structures {
 		var tensors []made

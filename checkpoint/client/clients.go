@@ -47,7 +47,7 @@ var clients = []Client{
 			"auto-round": {"mx_fp4", "mx_fp_rceil4", "mx_fp8", "mx_fp_rceil8", "fp8"}},
 		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, columnsOf(quant.FP8Block, int64(quant.FP8Block.Block.Cols)),
 			excludedBySubstring("modelopt"), exactExcludes("quark")},
-		limits: []rule{plainMamba, renamedExperts},
+		limits: []rule{plainMamba, renamedExperts, expertsOfFP8},
 	},
 	{
 		Name: "sglang", Doc: "SGLang", stores: []string{"quark", "compressed-tensors", "modelopt", "gpt-oss"},
@@ -277,7 +277,7 @@ func fusedGlobals(m *checkpoint.Model) (problems []checkpoint.Problem) {
 					broken = "expert-gate-up"
 				}
 				problems = append(problems, checkpoint.Problem{Rule: broken, Tensor: w.Name,
-					Text: fmt.Sprintf("its global scale is %g and that of %s is %g; the client fuses them into one module and uses the larger: "+
+					Text: fmt.Sprintf("its global scale is %g and that of %s is %g; the client fuses them into one module and keeps one: "+
 						"quantize again", w.Global, weights[0].Name, weights[0].Global)})
 			}
 		}

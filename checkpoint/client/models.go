@@ -236,13 +236,42 @@ func plainMamba(m *checkpoint.Model) []checkpoint.Problem {
 
 // renamedExperts: the client renames entries of the ignore list that end in down_proj, as it does
 // tensors of gpt-oss, and then finds the experts quantized in part (hf_to_vllm_mapper in
-// models/gpt_oss.py of vLLM 0.32).
+// models/gpt_oss.py of vLLM 0.32). It finds them by patterns.
 func renamedExperts(m *checkpoint.Model) []checkpoint.Problem {
 	if m.Convention.Name != "compressed-tensors" || !m.Family().OfType("gpt_oss") {
 		return nil
 	}
+	patterns := slices.DeleteFunc(slices.Clone(m.Ignore), func(entry string) bool { return !strings.HasPrefix(entry, "re:") })
+	listed := m.Convention.Ignored(patterns)
+	if !slices.ContainsFunc(m.Weights, func(w *checkpoint.Weight) bool {
+		return family.SingleExpert(w.Name) || slices.ContainsFunc(w.ExpertModules(), func(module string) bool { return !listed(module) })
+	}) {
+		return nil
+	}
 	return []checkpoint.Problem{{Rule: "gpt-oss-experts", Text: "the client does not load gpt-oss in compressed-tensors, because it does " +
 		"not find its experts on the ignore list: choose convention gpt-oss"}}
+}
+
+// expertsOfFP8: the client has no method for experts of FP8 with a scale for each tensor and inputs without stored scales in
+// compressed-tensors, nor for those with scales of rows in modelopt (CompressedTensorsW8A8Fp8MoEMethod and ModelOptFp8MoEMethod of vLLM
+// 0.32, by running).
+func expertsOfFP8(m *checkpoint.Model) []checkpoint.Problem {
+	var f quant.Format
+	var why string
+	switch {
+	case m.Convention.Name == "modelopt":
+		f, why = quant.FP8Row, "the client does not load experts in fp8-row in modelopt: choose convention compressed-tensors"
+	case m.Convention.Name == "compressed-tensors" && m.ActivationsIn(quant.FP8Tensor) != checkpoint.Static:
+		f, why = quant.FP8Tensor, "the client loads such experts only with stored scales of activations: choose fp8-row, or calibrate"
+	default:
+		return nil
+	}
+	return eachQuantized(m, "experts-layout", func(w *checkpoint.Weight) string {
+		if w.Format.Name == f.Name && family.SingleExpert(w.Name) {
+			return why
+		}
+		return ""
+	})
 }
 
 // denseMXFP4: the client reads MXFP4 of compressed-tensors in experts alone (SGLang 0.5.23).

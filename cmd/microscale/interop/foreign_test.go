@@ -65,8 +65,7 @@ var tools = []tool{
 	},
 	{
 		name: "AutoRound", script: "foreign_autoround.py", interpreter: bitsTorch, reader: "vllm",
-		alarms: map[string]string{"FP8_STATIC for compressed-tensors": "L10 unquantized-unlisted", "NVFP4": "L45 unread",
-			"NVFP4 experts": "L45 unread", "NVFP4_E5M3": "L45 unread"},
+		alarms:   map[string]string{"NVFP4": "L45 unread", "NVFP4 experts": "L45 unread", "NVFP4_E5M3": "L45 unread"},
 		packages: []string{"auto-round==0.16.1", "transformers==5.24.0", "accelerate==1.15.0", "compressed-tensors==0.20.0"},
 		cannot: map[string]string{
 			"FP8_BLOCK": "'<=' not supported between instances of 'tuple' and 'int'",

@@ -53,7 +53,7 @@ func TestDocuments(t *testing.T) {
 	d := readDirectory(t, dir)
 	d.quantization()["ignore"] = []any{}
 	d.write(t, dir)
-	r := check(t, dir, "vllm")
+	r := check(t, dir, "transformers")
 	if doc := NewDocument(dir, r); len(doc.Findings) != 1 || doc.Errors != 1 || doc.Findings[0].Tensor != "lm_head.weight" ||
 		doc.Findings[0].File != "model.safetensors" || doc.Findings[0].Rule != "L10" {
 		t.Errorf("document %+v", doc)

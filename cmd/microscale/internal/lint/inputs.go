@@ -32,9 +32,9 @@ var inputRules = []Rule{
 		Source: "vllm#47515",
 	},
 	{
-		ID: "L26", Name: "kv-names", Severity: Warning, check: cacheNames,
+		ID: "L26", Name: "kv-names", Severity: Error, check: cacheNames,
 		What:   "a scale of the KV cache has a name that no client looks for (by its name and shape)",
-		Why:    "clients drop it and use 1",
+		Why:    "vLLM 0.32 rejects the file, and others drop the scale and use 1",
 		Remedy: "rename it: self_attn.k_scale in compressed-tensors, self_attn.k_proj.k_scale in modelopt",
 		Source: "sglang#39942",
 	},

@@ -42,7 +42,7 @@ var layoutRules = []Rule{
 	{
 		ID: "L42", Name: "pre-quant-scale", Severity: Error, clients: []string{"vllm", "llamacpp", "ollama"}, check: preQuantScales,
 		What:   "inputs of a weight are scaled by pre_quant_scale",
-		Why:    "the client does not apply it, and computes with other inputs than the weight was quantized for",
+		Why:    "the client rejects the tensor (vLLM 0.32), or computes with other inputs than the weight was quantized for",
 		Remedy: "fold the factors into the norm before, or quantize without AWQ",
 		Source: "layers/quantization/modelopt.py of vLLM 0.32",
 	},

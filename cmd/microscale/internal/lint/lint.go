@@ -164,6 +164,7 @@ func Run(ctx context.Context, m *checkpoint.Model, o Options) (*Report, error) {
 			return nil, err
 		}
 	}
+	c.unlistedHead()
 	r.Findings = c.unexplained()
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(int(b.Rule.Severity)-int(a.Rule.Severity), strings.Compare(a.Rule.ID, b.Rule.ID), slices.Compare(a.Clients, b.Clients),

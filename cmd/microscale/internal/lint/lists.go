@@ -190,3 +190,26 @@ func wrapped(c *checker) {
 		}
 	}
 }
+
+// unlistedHead: vLLM builds an output head that only a class of modules selects as unquantized, so it needs not be on the list
+// (get_quant_method of compressed-tensors in vLLM 0.32).
+func (c *checker) unlistedHead() {
+	if !compressedTensors.Is(c.Convention) || !slices.Contains(c.clients, "vllm") {
+		return
+	}
+	head := c.Family().Stored("lm_head" + weightSuffix)
+	if chosen(c.targets(), moduleOf(head)) >= 0 {
+		return
+	}
+	others := slices.DeleteFunc(slices.Clone(c.clients), func(name string) bool { return name == "vllm" })
+	kept := c.found[:0]
+	for _, f := range c.found {
+		if f.Tensor == head && len(f.Clients) == 0 && (f.Rule.Name == "unquantized-unlisted" || f.Rule.Name == "ignore-wrapper") {
+			if f.Clients = others; len(others) == 0 {
+				continue
+			}
+		}
+		kept = append(kept, f)
+	}
+	c.found = kept
+}

@@ -90,7 +90,7 @@ var modelRules = []Rule{
 	},
 	{
 		ID: "L55", Name: "gpt-oss-experts", Severity: Error,
-		What:   "gpt-oss in compressed-tensors",
+		What:   "gpt-oss in compressed-tensors, and no pattern of the ignore list matches its experts",
 		Why:    "the client renames entries of the ignore list, and does not find the experts on it",
 		Remedy: "choose convention gpt-oss",
 		Source: "models/gpt_oss.py of vLLM 0.32",

@@ -71,8 +71,8 @@ func damages(t *testing.T) []damaged {
 	static.scheme = "FP8"
 	return []damaged{
 		{"set-global", "vllm", llama, ctNVFP4, func(d *directory) {
-			d.tensors[attn+"k_proj.weight_global_scale"].put(512)
-		}, attn + "k_proj.weight", "its global scale is 0.001953125"},
+			d.tensors[attn+"k_proj.weight_global_scale"].put(4096)
+		}, attn + "k_proj.weight", "its global scale is 0.00024414063"},
 		{"set-format", "sglang", llama, stored{format: quant.MXFP8, convention: "modelopt"}, func(d *directory) {
 			d.unquantize(mlp+"up_proj", 128, 128)
 			d.ignore(mlp + "up_proj")
@@ -83,7 +83,7 @@ func damages(t *testing.T) []damaged {
 			d.ignore(mlp + "experts.1.down_proj")
 		}, mlp + "experts.1.down_proj.weight", "one format for the experts"},
 		{"expert-gate-up", "vllm", moe, ctNVFP4, func(d *directory) {
-			d.tensors[mlp+"experts.1.up_proj.weight_global_scale"].put(512)
+			d.tensors[mlp+"experts.1.gate_proj.weight_global_scale"].put(4096)
 		}, mlp + "experts.1.up_proj.weight", "its global scale is"},
 		{"input-scale-missing", "vllm", moe, ctW4A4, func(d *directory) {
 			delete(d.tensors, mlp+"experts.1.down_proj.input_global_scale")
@@ -103,8 +103,10 @@ func damages(t *testing.T) []damaged {
 			}
 		}, attn + "q_proj.weight", "it is quantized, but the ignore list"},
 		{"unquantized-unlisted", "vllm", llama, ctMXFP8, func(d *directory) {
-			d.quantization()["ignore"] = []any{}
-		}, "lm_head.weight", "not on the ignore list"},
+			for _, name := range []string{"q_proj", "k_proj", "v_proj"} {
+				d.unquantize(attn+name, 128, 128)
+			}
+		}, attn + "q_proj.weight", "not on the ignore list"},
 		{"ignore-parent", "sglang", llama, ctFP8, func(d *directory) {
 			d.ignore(layer0 + "mlp")
 		}, mlp + "gate_proj", "is a substring"},
@@ -136,8 +138,11 @@ func damages(t *testing.T) []damaged {
 			d.ignore(attn+"q_proj", attn+"k_proj")
 		}, attn + "v_proj.weight", "others that the client fuses with it are"},
 		{"ignore-wrapper", "vllm", llama, ctMXFP8, func(d *directory) {
-			d.quantization()["ignore"] = []any{"lm_head.linear"}
-		}, "lm_head.weight", "the ignore list has it as lm_head.linear"},
+			for _, name := range []string{"q_proj", "k_proj", "v_proj"} {
+				d.unquantize(attn+name, 128, 128)
+				d.ignore(attn + name + ".linear")
+			}
+		}, attn + "q_proj.weight", "the ignore list has it as " + attn + "q_proj.linear"},
 		{"target-overlap", "vllm", llama, mixed, func(d *directory) {
 			groups := d.quantization()["config_groups"].(map[string]any)
 			for _, g := range groups {
@@ -239,7 +244,8 @@ func damages(t *testing.T) []damaged {
 		}, mlp + "up_proj.weight", "are to be multiplied"},
 		{"transform-online", "sglang", llama, ctNVFP4, func(d *directory) {
 			d.quantization()["transform_config"] = map[string]any{"config_groups": map[string]any{"R4": map[string]any{"type": "hadamard",
-				"apply": []any{map[string]any{"location": "input"}, map[string]any{"location": "weight_input"}}}}}
+				"apply": []any{map[string]any{"location": "input", "targets": []any{"Linear"}},
+					map[string]any{"location": "weight_input", "targets": []any{"Linear"}}}}}}
 		}, "", "transforms input at run time"},
 		{"mixed-sglang", "sglang", llama, static, nil,
 			"", "reads one without nvfp4 as W4AFP8"},
@@ -405,6 +411,36 @@ func TestBrokenConfigs(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestUnlistedHead: an output head that is neither quantized nor on the list is a fault for other clients than vLLM, unless a
+// pattern selects it.
+func TestUnlistedHead(t *testing.T) {
+	for _, tc := range []struct {
+		target, clients, list string
+		want                  []string // clients of the finding
+		found                 bool
+	}{
+		{"Linear", "vllm", "", nil, false},
+		{"Linear", "vllm transformers", "", []string{"transformers"}, true},
+		{"Linear", "vllm", "lm_head.linear", nil, false},
+		{"Linear", "vllm transformers", "lm_head.linear", []string{"transformers"}, true},
+		{"re:.*", "vllm", "", nil, true},
+	} {
+		dir := dense(128, 128).quantize(t, ctMXFP8)
+		d := readDirectory(t, dir)
+		d.quantization()["ignore"] = []any{}
+		if tc.list != "" {
+			d.ignore(tc.list)
+		}
+		d.group()["targets"] = []any{tc.target}
+		d.write(t, dir)
+		r := check(t, dir, tc.clients)
+		if len(r.Findings) > 1 || (len(r.Findings) == 1) != tc.found ||
+			tc.found && (r.Findings[0].Tensor != "lm_head.weight" || !slices.Equal(r.Findings[0].Clients, tc.want)) {
+			t.Errorf("%+v: found %s", tc, texts(r))
+		}
 	}
 }
 
