@@ -16,15 +16,12 @@ import (
 // replaces one at path. It returns an error if s has no amaxes of columns, or if it belongs to one choice of formats
 // (statistics that follow quantized layers, or are of quantized inputs), or when ctx ends.
 func (s *Statistics) WriteFolded(ctx context.Context, path string, divisors map[string][]float32) error {
-	if s.file == nil {
-		return errors.New("an importance matrix has no statistics of a folded model: use those of calibrate --out FILE.safetensors")
+	if err := s.CheckFolded(divisors); err != nil {
+		return err
 	}
-	w, found := writer{}, 0
+	w := writer{}
 	for _, in := range s.all {
-		var by []float32
-		if len(in.Modules) > 0 {
-			by = divisors[in.Modules[0]]
-		}
+		by := in.divisors(divisors)
 		if by == nil {
 			w.copied(in, in.header)
 			continue
@@ -32,10 +29,6 @@ func (s *Statistics) WriteFolded(ctx context.Context, path string, divisors map[
 		if err := w.folded(in, by); err != nil {
 			return err
 		}
-		found++
-	}
-	if found != len(divisors) {
-		return fmt.Errorf("calibration: the statistics have %d of %d inputs that are divided", found, len(divisors))
 	}
 	part := path + ".microscale-partial"
 	if err := w.write(ctx, part); err != nil {
@@ -47,23 +40,57 @@ func (s *Statistics) WriteFolded(ctx context.Context, path string, divisors map[
 	return durable.SyncDir(filepath.Dir(path))
 }
 
-// folded adds an input of another file, whose columns are divided.
-func (w *writer) folded(in *Input, by []float32) error {
+// CheckFolded returns the error that WriteFolded has for statistics that cannot be divided, before a model is folded.
+func (s *Statistics) CheckFolded(divisors map[string][]float32) error {
+	if s.file == nil {
+		return errors.New("an importance matrix has no statistics of a folded model: use those of calibrate --out FILE.safetensors")
+	}
+	found := 0
+	for _, in := range s.all {
+		by := in.divisors(divisors)
+		if by == nil {
+			continue
+		}
+		if err := in.checkFolded(by); err != nil {
+			return err
+		}
+		found++
+	}
+	if found != len(divisors) {
+		return fmt.Errorf("calibration: the statistics have %d of %d inputs that are divided", found, len(divisors))
+	}
+	return nil
+}
+
+// divisors returns what the columns of the input are divided by; nil if they stay.
+func (in *Input) divisors(all map[string][]float32) []float32 {
+	if len(in.Modules) == 0 {
+		return nil
+	}
+	return all[in.Modules[0]]
+}
+
+// checkFolded returns an error if the columns of the input cannot be divided.
+func (in *Input) checkFolded(by []float32) error {
 	n := in.Width()
-	switch _, ok := in.file.Lookup(in.name + peak); {
+	switch p, ok := in.file.Lookup(in.name + peak); {
 	case len(by) != n:
 		return fmt.Errorf("calibration: got %d divisors for the %d columns of the input of %s", len(by), n, in.Modules[0])
 	case in.HasDrift() || in.Solved() || in.IsExpert() || in.header.Diagonal:
 		return fmt.Errorf("%s: the statistics of the input of %s cannot be divided by columns", in.file.Name(), in.Modules[0])
 	case !ok:
 		return fmt.Errorf("%s: the input of %s has no amaxes of its columns: collect the statistics again", in.file.Name(), in.Modules[0])
+	case p.Elements() != int64(n):
+		return fmt.Errorf("%s: got %d amaxes, want %d", in.file.Name(), p.Elements(), n)
 	}
+	return nil
+}
+
+// folded adds an input of another file, whose columns are divided.
+func (w *writer) folded(in *Input, by []float32) error {
 	peaks, err := in.floats(peak)
 	if err != nil {
 		return err
-	}
-	if len(peaks) != n {
-		return fmt.Errorf("%s: got %d amaxes, want %d", in.file.Name(), len(peaks), n)
 	}
 	h := in.header
 	h.Amax = 0

@@ -90,7 +90,8 @@ func quarkSpecs(raw json.RawMessage) (specs []quarkSpec, err error) {
 		return nil, nil
 	}
 	if raw[0] == '[' {
-		return specs, json.Unmarshal(raw, &specs)
+		err = json.Unmarshal(raw, &specs)
+		return specs, err
 	}
 	specs = make([]quarkSpec, 1)
 	return specs, json.Unmarshal(raw, &specs[0])

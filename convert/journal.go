@@ -110,7 +110,8 @@ func parseLine(line []byte) (r record, ok bool) {
 	if err != nil || crc32.Checksum(text, castagnoli) != uint32(sum) {
 		return record{}, false
 	}
-	return r, json.Unmarshal(text, &r) == nil
+	err = json.Unmarshal(text, &r)
+	return r, err == nil
 }
 
 // readJournal returns the records of a journal before the first damaged one, and their size in

@@ -228,7 +228,8 @@ func fromFirst[T any](p *Parallel, f func() (T, error)) (result T, err error) {
 	if err != nil {
 		return result, err
 	}
-	return result, json.Unmarshal(all[0], &result)
+	err = json.Unmarshal(all[0], &result)
+	return result, err
 }
 
 // agreed marks an error that all ranks return.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // modelAndText returns the paths of a tiny model and of a text, and of further names beside them.
@@ -46,6 +49,27 @@ func TestStatistics(t *testing.T) {
 	}
 	status, stdout, stderr := execute("", fold...)
 	fails(t, status, stdout, stderr, at("f.safetensors")+" exists: name another file")
+	statistics := content(t, at("f.safetensors"))
+	for out, want := range map[string]string{s: "exists: name another file", filepath.Join(model, "model.safetensors"): "exists: name another file",
+		filepath.Join(at("folded"), "s.safetensors"): "is DST or in it", filepath.Join(at("none"), "s.safetensors"): "create the directory"} {
+		for _, flag := range []string{"--force", "--resume"} {
+			before, _ := os.ReadFile(out)
+			_, _, stderr := execute("", append(fold, flag, "--statistics", out)...)
+			if after, _ := os.ReadFile(out); !strings.Contains(stderr, want) || !bytes.Equal(before, after) {
+				t.Errorf("%s, %s: got %q, want %q and the file as it was", flag, out, stderr, want)
+			}
+		}
+	}
+	fold[2] = at("not")
+	_, _, stderr = execute("", append(fold, "--statistics", at("new.safetensors"), "--calibration",
+		withoutAmaxes(t, s, at("old.safetensors")))...)
+	if _, err := os.Stat(at("not")); err == nil || !strings.Contains(stderr, "has no amaxes of its columns: collect the statistics again") {
+		t.Errorf("statistics without amaxes of columns: got %q, %v", stderr, err)
+	}
+	fold[2] = at("folded")
+	if done(t, append(fold, "--resume")...); !bytes.Equal(content(t, at("f.safetensors")), statistics) {
+		t.Error("another run writes other statistics")
+	}
 	done(t, "calibrate", at("folded"), "--text", text, "--hessian", "--out", at("anew.safetensors"))
 	for _, name := range []string{"f", "anew"} {
 		done(t, "quantize", at("folded"), at(name), "--format", "nvfp4", "--scheme", "NVFP4", "--method", "gptq", "--calibration",
@@ -97,6 +121,46 @@ func TestStatistics(t *testing.T) {
 	if _, err := os.Stat(at("dry")); err == nil || !strings.Contains(out, "nothing was written") {
 		t.Errorf("%v, %s", err, out)
 	}
+}
+
+// withoutAmaxes writes statistics as older programs did, to a file whose path it returns: without amaxes of columns.
+func withoutAmaxes(t *testing.T, statistics, path string) string {
+	t.Helper()
+	f, err := safetensors.Open(statistics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const key = "microscale.calibration"
+	header := parsed[map[string]any](t, f.Metadata()[key])
+	delete(header, "names")
+	text, err := json.Marshal(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var specs []safetensors.Spec
+	for _, info := range f.Tensors() {
+		if !strings.HasSuffix(info.Name, ".amax") {
+			specs = append(specs, safetensors.Spec{Name: info.Name, Dtype: info.Dtype, Shape: info.Shape})
+		}
+	}
+	layout, err := safetensors.NewLayout(specs, map[string]string{key: string(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := safetensors.Create(path, layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range specs {
+		info, _ := f.Lookup(s.Name)
+		data := make([]byte, info.Bytes())
+		err = errors.Join(err, f.ReadTensorAt(data, info, 0), w.WriteTensorAt(s.Name, data, 0))
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // amaxOnly quantizes to nearest with activations.

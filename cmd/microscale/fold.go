@@ -1,6 +1,8 @@
 package main
 
 import (
+	"path/filepath"
+
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/calibration"
@@ -42,7 +44,7 @@ reading the text again.
 	f := addRunFlags(cmd)
 	cobra.CheckErr(cmd.MarkFlagRequired("calibration"))
 	cmd.RunE = flags.Remedied(f.staged(func(cmd *cobra.Command, args []string) error {
-		if err := checkFolded(cmd, f, *out); err != nil {
+		if err := checkFolded(cmd, f, args[1], *statistics, *out); err != nil {
 			return err
 		}
 		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
@@ -59,6 +61,11 @@ reading the text again.
 		if err != nil {
 			return err
 		}
+		if *out != "" {
+			if err := s.CheckFolded(folded); err != nil { // before the work
+				return err
+			}
+		}
 		err = f.run(cmd, "folding", conversion.Folded(args[0], args[1], plan, len(folded)))
 		if err != nil || *out == "" || *f.dryRun {
 			return err
@@ -68,8 +75,9 @@ reading the text again.
 	return cmd
 }
 
-// checkFolded returns an error if statistics cannot be written to a file.
-func checkFolded(cmd *cobra.Command, f *runFlags, out string) error {
+// checkFolded returns an error if the statistics of dst, made of those in a file, cannot be written to out. With --force or --resume they
+// may replace others.
+func checkFolded(cmd *cobra.Command, f *runFlags, dst, statistics, out string) error {
 	switch {
 	case !cmd.Flags().Changed("statistics"):
 		return nil
@@ -77,8 +85,21 @@ func checkFolded(cmd *cobra.Command, f *runFlags, out string) error {
 		return show.Misuse("--statistics %s: let the name end in .safetensors", show.Printable(out))
 	case cmd.Flags().Changed("shard"):
 		return show.Misuse("--statistics and --shard exclude each other: fold in one run")
+	case within(dst, out):
+		return show.Misuse("--statistics %s is DST or in it: name a file beside it", show.Printable(out))
 	case f.options.Force || f.options.Resume:
-		return nil
+		return evaluation.Renewable(out, statistics)
 	}
 	return evaluation.Creatable(out)
+}
+
+// within reports whether a path is that of a directory, or in it.
+func within(dir, path string) bool {
+	a, err := filepath.Abs(dir)
+	b, failed := filepath.Abs(path)
+	if err != nil || failed != nil {
+		return false
+	}
+	rel, err := filepath.Rel(a, b)
+	return err == nil && filepath.IsLocal(rel)
 }

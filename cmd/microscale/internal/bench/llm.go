@@ -79,7 +79,8 @@ func (t *Team) LLM(ctx context.Context, l LLM, budget time.Duration) (LLMResult,
 		r.Tests = append(r.Tests, LLMTest{Name: name, Tokens: test.tokens, Time: sample})
 	}
 	r.Resident = host.PeakResident()
-	return r, t.boundLLM(&r, m, l, layers, head, budget)
+	err = t.boundLLM(&r, m, l, layers, head, budget)
+	return r, err
 }
 
 // appends measures adding tokens to a session that holds l.Depth tokens.

@@ -150,5 +150,6 @@ func (j job) run(ctx context.Context, limit time.Duration) (r result, err error)
 	case err != nil:
 		return r, fmt.Errorf("start a process that renders it: %w", err)
 	}
-	return r, gob.NewDecoder(bytes.NewReader(out)).Decode(&r)
+	err = gob.NewDecoder(bytes.NewReader(out)).Decode(&r)
+	return r, err
 }

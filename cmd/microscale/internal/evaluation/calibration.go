@@ -70,6 +70,24 @@ func Creatable(path string) error {
 	return creatable("the calibration", path)
 }
 
+// Renewable returns an error if statistics cannot be written to a file, in place of others: it holds something else, or is the input of
+// the run, or no file can be created in its directory.
+func Renewable(path, input string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Creatable(path)
+	}
+	s, err := calibration.Read(path)
+	if err == nil {
+		err = s.Close()
+	}
+	of, failed := os.Stat(input)
+	if err != nil || failed == nil && os.SameFile(info, of) {
+		return exists(path)
+	}
+	return creatable("the calibration", path)
+}
+
 // Run reads the text, and writes the file.
 func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	c.admit = func() error { // before the work

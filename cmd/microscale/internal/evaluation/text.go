@@ -109,7 +109,8 @@ func (e Evaluation) readWindows(ctx context.Context) (_ []windows.Window, err er
 		return nil, err
 	}
 	var run windows.Run
-	return run.Windows, r.cut(ctx, &run, model, vocabulary)
+	err = r.cut(ctx, &run, model, vocabulary)
+	return run.Windows, err
 }
 
 // read reads the text, or the beginning of it: files up to a limit in bytes.

@@ -118,7 +118,8 @@ func (f *RecipeFlags) Recipe() (recipe.Recipe, error) {
 	if err != nil {
 		return r, show.Misuse("--recipe: %v", err)
 	}
-	return r, f.apply(&r)
+	err = f.apply(&r)
+	return r, err
 }
 
 // apply sets the switches that were given.

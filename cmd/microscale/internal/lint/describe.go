@@ -206,7 +206,8 @@ func (r *repairer) describeSidecar(d *description) (done bool, err error) {
 
 // membersOf returns the members of a JSON object.
 func membersOf(raw []byte) (members map[string]json.RawMessage, err error) {
-	return members, json.Unmarshal(raw, &members)
+	err = json.Unmarshal(raw, &members)
+	return members, err
 }
 
 // listOf returns a list of texts; nil if it is none.

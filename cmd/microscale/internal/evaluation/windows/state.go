@@ -51,7 +51,8 @@ func parseState(line []byte) (st state, err error) {
 	if err != nil || checksum.Of([]byte(data)) != want {
 		return st, errors.New("damaged, or not the state of an evaluation")
 	}
-	return st, json.Unmarshal([]byte(data), &st)
+	err = json.Unmarshal([]byte(data), &st)
+	return st, err
 }
 
 // readState returns the state in the directory. The error is fs.ErrNotExist without one.
