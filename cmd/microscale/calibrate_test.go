@@ -50,7 +50,8 @@ func TestStatistics(t *testing.T) {
 	status, stdout, stderr := execute("", fold...)
 	fails(t, status, stdout, stderr, at("f.safetensors")+" exists: name another file")
 	statistics := content(t, at("f.safetensors"))
-	for out, want := range map[string]string{s: "exists: name another file", filepath.Join(model, "model.safetensors"): "exists: name another file",
+	for out, want := range map[string]string{s: "exists: name another file",
+		filepath.Join(model, "model.safetensors"):    "exists: name another file",
 		filepath.Join(at("folded"), "s.safetensors"): "is DST or in it", filepath.Join(at("none"), "s.safetensors"): "create the directory"} {
 		for _, flag := range []string{"--force", "--resume"} {
 			before, _ := os.ReadFile(out)
