@@ -2,7 +2,6 @@ package convert
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/microscale-go/microscale/checkpoint"
 )
@@ -12,51 +11,51 @@ func (p *Plan) hasCache(w *checkpoint.Weight) bool {
 	return isCacheScale(w) && (p.source.Convention != nil || p.source.Cache() != "")
 }
 
-// keepsCache reports whether the result has the scales of the source's KV cache, which a calibration with others replaces. If it cannot
-// have them, or declares no cache because the source has none of them, a note says so.
-func (p *Plan) keepsCache(c *Calibration) bool {
-	if c != nil && c.caches() {
-		return false
-	}
-	cache := p.source.Cache()
-	i := slices.IndexFunc(p.source.Weights, p.hasCache)
-	if i < 0 {
-		if cache != "" {
-			p.Notes = append(p.Notes, fmt.Sprintf("the source declares a KV cache in %s and has no scales of it: the result declares none", cache))
+// dropsCache returns why the result lacks the scales of the source's KV cache, or declares no cache because the source has none of them;
+// "" if it has them, or the source has neither.
+func (p *Plan) dropsCache() string {
+	found := false
+	for _, w := range p.source.Weights {
+		if !p.hasCache(w) {
+			continue
 		}
-		return false
+		if found = true; p.rejectsCache(w) != "" {
+			return fmt.Sprintf("the scales of the source's KV cache are dropped, the first %s: %s", w.Name, p.rejectsCache(w))
+		}
 	}
-	owner, _ := checkpoint.CacheOwner(p.source.Weights[i].Name)
-	why := ""
+	if cache := p.source.Cache(); cache != "" && !found {
+		return fmt.Sprintf("the source declares a KV cache in %s and has no scales of it: the result declares none", cache)
+	}
+	return ""
+}
+
+// rejectsCache returns why the result cannot have a scale of the source's KV cache, or "".
+func (p *Plan) rejectsCache(w *checkpoint.Weight) string {
+	owner, _ := checkpoint.CacheOwner(w.Name)
+	rows, cols := w.Matrix()
+	cache := p.source.Cache()
 	if _, stores := p.convention.StoredCache(owner, 1); !stores {
-		why = fmt.Sprintf("convention %s stores none", p.convention)
+		return fmt.Sprintf("convention %s stores no scales of a KV cache", p.convention)
 	} else if cache != "" && cache != checkpoint.FP8Cache {
-		why = fmt.Sprintf("they are of %s, and only %s is written", cache, checkpoint.FP8Cache)
+		return fmt.Sprintf("the KV cache is in %s, and only %s is written", cache, checkpoint.FP8Cache)
+	} else if rows*cols != 1 {
+		return fmt.Sprintf("it has shape %v, and only one scale for a layer is written", w.Shape)
 	}
-	if why != "" {
-		p.Notes = append(p.Notes, "the scales of the source's KV cache are dropped: "+why)
-	}
-	return why == ""
+	return ""
 }
 
 // renameCache renames the scale of a KV cache as the convention does.
 func (p *Plan) renameCache(d *decision) error {
-	rows, cols := d.Weight.Matrix()
-	if cache := p.source.Cache(); cache != "" && cache != checkpoint.FP8Cache {
-		return fmt.Errorf("%s: the KV cache is in %s, and only %s is written: nothing was written", d.Name, cache, checkpoint.FP8Cache)
-	}
-	if rows*cols != 1 {
-		return fmt.Errorf("%s: it has shape %v, and only one scale for a layer is written: nothing was written", d.Name, d.Shape)
+	if why := p.rejectsCache(d.Weight); why != "" {
+		return fmt.Errorf("%s: %s: nothing was written; dequantize the source, which leaves these scales out, and quantize the result",
+			d.Name, why)
 	}
 	scale, err := d.Weight.Read(0, 1)
 	if err != nil {
 		return err
 	}
 	owner, _ := checkpoint.CacheOwner(d.Name)
-	stored, ok := p.convention.StoredCache(owner, scale.Data[0])
-	if !ok {
-		return fmt.Errorf("%s: convention %s stores no scales of a KV cache: nothing was written", d.Name, p.convention)
-	}
+	stored, _ := p.convention.StoredCache(owner, scale.Data[0])
 	d.action, d.stored, p.kvCache = Relabel, []checkpoint.Stored{stored}, true
 	return nil
 }

@@ -115,9 +115,10 @@ func (p *Plan) unlike(ctx context.Context, path string, o RunOptions) (string, e
 	plan, files, records := p.fingerprint(), map[string]*safetensors.File{}, map[string]checksum.Record{}
 	for _, f := range p.files {
 		file, err := f.layout.Open(at(f.name))
-		if method, ok := methodOf(at(f.name)); err != nil && ok && method != p.Method() {
-			return fmt.Sprintf("%s has %s, and this run %s", f.name, methodText(method), methodText(p.Method())), nil
-		} else if err != nil {
+		if err != nil {
+			if method, ok := methodOf(at(f.name)); ok && method != p.Method() {
+				return fmt.Sprintf("%s has %s, and this run %s", f.name, methodText(method), methodText(p.Method())), nil
+			}
 			return fmt.Sprintf("%s has another header or size", f.name), nil
 		}
 		defer file.Close()

@@ -173,7 +173,9 @@ func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o
 		scaled = scaled || coded(q.Format)
 	}
 	fell := map[*quant.Quantizer]bool{} // some of its weights are in another format
-	p.keepsCache(nil)                   // there are none in GGUF files
+	if why := p.dropsCache(); why != "" {
+		p.Notes = append(p.Notes, why)
+	}
 	for _, whole := range source.Weights {
 		if p.hasCache(whole) {
 			continue

@@ -210,14 +210,18 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 	return rejectQuantized(m)
 }
 
-// decide plans every weight of the source. The result keeps the scales of the source's KV cache, unless the calibration has others.
+// decide plans every weight of the source. The result keeps the scales of the source's KV cache, unless the calibration has others or the
+// convention cannot have them.
 func (p *Plan) decide(s selection, c *Calibration) error {
-	keeps := p.keepsCache(c)
+	replaced, dropped := c != nil && c.caches(), p.dropsCache()
+	if dropped != "" && !replaced {
+		p.Notes = append(p.Notes, dropped)
+	}
 	for _, w := range p.source.Weights {
 		switch {
 		case p.source.ScalesOfValues(w):
 			continue
-		case p.hasCache(w) && keeps:
+		case p.hasCache(w) && !replaced && dropped == "":
 			d := decision{Weight: w}
 			if err := p.renameCache(&d); err != nil {
 				return err

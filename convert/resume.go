@@ -26,7 +26,7 @@ import (
 type beginning struct {
 	Version int          `json:"version"`
 	Plan    string       `json:"plan"`              // hash of all decisions of the plan
-	Method  string       `json:"method,omitempty"`  // Plan.Method
+	Method  string       `json:"method,omitempty"`  // methodName of Plan.Method, for errors; "" in the journals of earlier programs
 	Worker  int          `json:"worker"`            // which of the workers
 	Workers int          `json:"workers,omitempty"` // 0: one writes everything
 	Single  bool         `json:"single,omitempty"`  // the source is a file
@@ -53,8 +53,8 @@ type partFile struct {
 
 // beginning describes the plan and its source as they are now.
 func (p *Plan) beginning() (*beginning, error) {
-	b := &beginning{Version: journalVersion, Plan: p.fingerprint(), Method: p.Method(), Worker: p.worker.Index, Workers: p.worker.Count,
-		Single: p.source.Source.Single, ToFile: p.single}
+	b := &beginning{Version: journalVersion, Plan: p.fingerprint(), Method: methodName(p.Method()), Worker: p.worker.Index,
+		Workers: p.worker.Count, Single: p.source.Source.Single, ToFile: p.single}
 	for _, s := range p.source.Source.Shards() {
 		file, err := describe(s)
 		if err != nil {
@@ -252,19 +252,20 @@ func (b *beginning) mismatch(want *beginning, source string) string {
 			return fmt.Sprintf("%s has other contents than when the earlier run began, with the same size and time", path)
 		}
 	}
-	if b.Method != want.Method {
+	if b.Plan == want.Plan && len(b.Source) == len(want.Source) {
+		return ""
+	}
+	if b.Method != "" && b.Method != want.Method { // the plan covers it
 		return fmt.Sprintf("the earlier run had %s, and this one has %s", methodText(b.Method), methodText(want.Method))
 	}
-	if b.Plan != want.Plan || len(b.Source) != len(want.Source) {
-		return "the earlier run had another source or other options"
-	}
-	return ""
+	return "the earlier run had another source or other options"
 }
 
+// methodName returns the name of a method of Plan.Method.
+func methodName(method string) string { return cmp.Or(method, calibration.Nearest.String()) }
+
 // methodText describes a method of Plan.Method.
-func methodText(method string) string {
-	return "method " + limits.Text(cmp.Or(method, calibration.Nearest.String()))
-}
+func methodText(method string) string { return "method " + limits.Text(methodName(method)) }
 
 // unchanged returns an error if a file of the source changed since it was opened.
 func (p *Plan) unchanged() error {

@@ -302,7 +302,7 @@ func appendTo(path, text string) error {
 
 // TestMismatch checks the fields of the first record that identify a run.
 func TestMismatch(t *testing.T) {
-	want := &beginning{Version: journalVersion, Plan: "plan", Worker: 1, Workers: 2}
+	want := &beginning{Version: journalVersion, Plan: "plan", Method: "gptq", Worker: 1, Workers: 2}
 	for _, tc := range []struct {
 		change func(b *beginning)
 		want   string
@@ -313,6 +313,9 @@ func TestMismatch(t *testing.T) {
 		{func(b *beginning) { b.Worker = 0 }, "the journal belongs to worker 0 of 2"},
 		{func(b *beginning) { b.Workers = 3 }, "the journal belongs to worker 1 of 3"},
 		{func(b *beginning) { b.Plan = "another" }, "the earlier run had another source or other options"},
+		{func(b *beginning) { b.Method = "" }, ""}, // by an earlier program
+		{func(b *beginning) { b.Plan, b.Method = "another", "" }, "the earlier run had another source or other options"},
+		{func(b *beginning) { b.Plan, b.Method = "another", "nearest" }, "the earlier run had method nearest, and this one has method gptq"},
 	} {
 		b := *want
 		tc.change(&b)

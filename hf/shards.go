@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/parallel"
@@ -101,7 +102,7 @@ func (c *Checkpoint) readIndex() (*safetensors.Index, error) {
 
 // openError describes an error of the safetensors package. It adds path and remedy to system errors.
 func openError(path string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
 		return pathError(path, err, "this is a broken link; "+fixFetch)
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {

@@ -24,7 +24,7 @@ func runRZ13AVX2(p *product, rows, g int)   { p.runRZ13(rows, g, group13AVX2) }
 func runRZ23AVX512(p *product, rows, g int) { p.runRZ23(rows, g, group23) }
 func runRZ23AVX2(p *product, rows, g int)   { p.runRZ23(rows, g, group23AVX2) }
 
-// dotsArgs are the operands of groupDots and groupDotsAVX2.
+// dotsArgs are the operands of groupDots and groupDotsAVX2. internal/asm knows its fields.
 type dotsArgs struct {
 	a       *byte
 	masksA  *int32

@@ -10,7 +10,7 @@ func (p *product) runRZ13(rows, g int, add func(rows, n int, a *float32, ea *int
 	add(rows, n, &l.values[g*n*rows], &l.exps[g*n*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &p.c[0], &p.bad[0])
 }
 
-// groupArgs are the arguments of group23 and its twins. internal/asm knows the fields of this type and of dotsArgs.
+// groupArgs are the arguments of group23 and its twins. internal/asm knows its fields.
 type groupArgs struct {
 	rows, n int
 	one     int // the exponent field of 2^F

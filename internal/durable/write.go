@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // WriteNew writes a new file and syncs it. The error is fs.ErrExist if the file exists. A failed or
@@ -67,17 +68,24 @@ func WriteStream(path string, write func(io.Writer) error, rename func(from, to 
 	return SyncDir(dir)
 }
 
-// CannotWrite returns the error of a directory that cannot hold a result: it is not writable, or a path to it leads over a file.
+// CannotWrite returns the error of a directory that cannot hold a result: a name of the destination is too long, the path to it leads over
+// a file or a link that leads nowhere, or the directory, if it is missing the one where it would be created, is not writable.
 func CannotWrite(dir string, err error) error {
-	for at := dir; ; at = filepath.Dir(at) {
-		if _, missing := os.Lstat(at); missing != nil && at != filepath.Dir(at) {
-			continue // one above it is what the error is about
-		}
-		if info, broken := os.Stat(at); broken != nil || !info.IsDir() {
-			return fmt.Errorf("%s: it is not a directory, and the destination would be inside: choose a destination elsewhere", at)
-		}
-		return fmt.Errorf("%s: this directory is not writable (%w): choose a destination elsewhere", dir, cause(err)) // not its temporary name
+	err = cause(err) // not the temporary name
+	if errors.Is(err, syscall.ENAMETOOLONG) {
+		return fmt.Errorf("%s: a name of the destination there is too long (%w): choose a shorter one", dir, err)
 	}
+	at := dir
+	for at != filepath.Dir(at) {
+		if _, missing := os.Lstat(at); missing == nil {
+			break
+		}
+		at = filepath.Dir(at)
+	}
+	if info, broken := os.Stat(at); broken != nil || !info.IsDir() {
+		return fmt.Errorf("%s: it is not a directory, and the destination would be inside (%w): choose a destination elsewhere", at, err)
+	}
+	return fmt.Errorf("%s: this directory is not writable (%w): choose a destination elsewhere", at, err)
 }
 
 // cause returns the cause of an error of package os, without the temporary name.

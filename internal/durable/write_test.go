@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -45,6 +46,34 @@ func TestWriteWhole(t *testing.T) {
 		check(path, tc.want)
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 			t.Errorf("got files %v, %v", entries, err)
+		}
+	}
+}
+
+// TestCannotWrite: the error names the part of the path that is the reason, and keeps the cause.
+func TestCannotWrite(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(WriteNew(at("file"), nil), os.Symlink("loop", at("loop"))); err != nil {
+		t.Skip(err)
+	}
+	const elsewhere = ": choose a destination elsewhere"
+	for _, tc := range []struct {
+		dir  string
+		err  syscall.Errno
+		want string
+	}{
+		{dir, syscall.EROFS, dir + ": this directory is not writable (read-only file system)" + elsewhere},
+		{at("new/a"), syscall.EACCES, dir + ": this directory is not writable (permission denied)" + elsewhere},
+		{at("file/a"), syscall.ENOTDIR, at("file") + ": it is not a directory, and the destination would be inside (not a directory)" +
+			elsewhere},
+		{at("loop/a"), syscall.ELOOP, at("loop") + ": it is not a directory, and the destination would be inside (" + syscall.ELOOP.Error() +
+			")" + elsewhere},
+		{dir, syscall.ENAMETOOLONG, dir + ": a name of the destination there is too long (file name too long): choose a shorter one"},
+	} {
+		err := CannotWrite(tc.dir, &os.PathError{Op: "mkdir", Path: filepath.Join(tc.dir, "x.microscale-partial"), Err: tc.err})
+		if err.Error() != tc.want || !errors.Is(err, tc.err) {
+			t.Errorf("%v, want %s", err, tc.want)
 		}
 	}
 }
