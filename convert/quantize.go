@@ -171,7 +171,9 @@ func (o QuantizeOptions) convention(m *checkpoint.Model) (*checkpoint.Convention
 		return mixes && !slices.ContainsFunc(o.Formats(), func(f quant.Format) bool { return !c.Holds(f) })
 	}
 	if c := m.Convention; o.Convention == "" && o.Requantize && c != nil && !c.OneFile() && holds(c) {
-		return checkpoint.LookupConvention(c.Name)
+		if known, err := checkpoint.LookupConvention(c.Name); err == nil { // others are only read
+			return known, nil
+		}
 	}
 	if o.Convention == "" {
 		return m.DefaultConvention(o.Formats()...), nil
