@@ -1,12 +1,12 @@
 package calibration
 
 import (
-	"bytes"
 	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,6 +107,16 @@ func TestSolved(t *testing.T) {
 			t.Errorf("%s: an aim %v, %d dead columns", name, got.aim != nil, got.Dead)
 		}
 	}
+	for _, in := range append(slices.Clone(sums.Inputs), solved.Inputs...) {
+		s := sums
+		if in.Solved() {
+			s = solved
+		}
+		err := s.CheckFolded(map[string][]float32{in.Modules[0]: make([]float32, cols)})
+		if err == nil || !strings.Contains(err.Error(), "cannot be divided") {
+			t.Errorf("divide the input of %s: got %v", in.Modules[0], err)
+		}
+	}
 	damaged(t, sums.file)
 	damaged(t, solved.file)
 	raised := Factor{Order: []int{1, 0}, Damping: DefaultDamping * 10 * 10}
@@ -115,18 +125,28 @@ func TestSolved(t *testing.T) {
 	}
 }
 
-// damaged checks that a changed bit of any tensor, and of the amax of an input, is an error.
+// damaged checks that a changed bit of any tensor is an error with the name of the file, and one of any byte of the header an error.
 func damaged(t *testing.T, f *safetensors.File) {
 	t.Helper()
+	t.Helper()
 	whole, path := read(t, f.Name()), filepath.Join(t.TempDir(), "damaged.safetensors")
-	places := []int64{int64(bytes.Index(whole, []byte(`\"amax\":`)) + 12)}
+	var places []int64
+	for at := range f.DataStart() {
+		places = append(places, at)
+	}
 	for _, info := range f.Tensors() {
 		places = append(places, f.DataStart()+info.Begin+info.Bytes()/2)
 	}
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
 	for _, at := range places {
-		data := bytes.Clone(whole)
-		data[at] ^= 1
-		if err := os.WriteFile(path, data, 0o600); err != nil {
+		if _, err := file.WriteAt([]byte{whole[at] ^ 1}, at); err != nil {
 			t.Fatal(err)
 		}
 		s, err := Read(path)
@@ -139,8 +159,11 @@ func damaged(t *testing.T, f *safetensors.File) {
 			}
 			err = errors.Join(err, s.Close())
 		}
-		if err == nil || !strings.Contains(err.Error(), "damaged: ") {
+		if err == nil || at >= f.DataStart() && (!strings.Contains(err.Error(), "damaged: ") || !strings.Contains(err.Error(), path+": ")) {
 			t.Errorf("a bit of byte %d: got %v", at, err)
+		}
+		if _, err := file.WriteAt(whole[at:at+1], at); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

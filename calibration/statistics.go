@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/limits"
-	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
 )
@@ -106,7 +106,7 @@ func (in *Input) Factor(threads int) (*Factor, error) {
 		d.Square, err = in.floats(driftSquare)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", in.file.Name(), err)
+		return nil, err
 	}
 	return f, f.Aim(d, threads)
 }
@@ -124,11 +124,7 @@ func (in *Input) products() ([]float32, error) {
 		}
 		return h, nil
 	}
-	h, err := in.floats(hessian)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", in.file.Name(), err)
-	}
-	return h, nil
+	return in.floats(hessian)
 }
 
 // triangle returns the number of elements of the upper triangle of an n×n matrix.
@@ -193,7 +189,7 @@ func (s *Statistics) Identity() string { return s.identity }
 
 // A file of statistics is a safetensors file. Input k has the F32 tensors k.square, k.mean, k.amax of each column and perhaps
 // k.hessian, k.drift and k.drift_square, or their factor; the rest is JSON in the metadata. Files of older programs have no k.amax,
-// and no checksum.Record of the tensors, whose Plan is a digest of the JSON.
+// and no checksum.Record of the tensors, whose Plan is a digest of the JSON, or one without the digest of their names.
 const (
 	metadataKey = "microscale.calibration"
 	version     = 1
@@ -208,7 +204,8 @@ const (
 // A header is the JSON of a file.
 type header struct {
 	Version int           `json:"version"`
-	Key     string        `json:"key,omitempty"` // Collector.Key
+	Key     string        `json:"key,omitempty"`   // Collector.Key
+	Names   string        `json:"names,omitempty"` // a digest of the names of the tensors; "" of a file of an older program
 	Inputs  []headerInput `json:"inputs"`
 }
 
@@ -263,11 +260,11 @@ func (s *Statistics) read() error {
 	if h.Version != version {
 		return fmt.Errorf("statistics of version %d: this program reads version %d", h.Version, version)
 	}
-	sums, err := sumsOf(s.file, text)
+	sums, err := sumsOf(s.file, text, h.Names)
 	if err != nil {
 		return err
 	}
-	s.key, h.Key = h.Key, ""
+	s.key, h.Key, h.Names = h.Key, "", ""
 	digest := sha256.New()
 	if err := json.NewEncoder(digest).Encode(h); err != nil {
 		return err
@@ -305,18 +302,29 @@ func headerSum(text string) string {
 	return hex.EncodeToString(sum[:checksum.PlanDigits/2])
 }
 
-// sumsOf returns the checksums of the tensors of a file by name; nil without a record of them. text is the JSON of its header.
-func sumsOf(f *safetensors.File, text string) (map[string]uint64, error) {
+// namesSum returns a digest of the names of tensors, as a header has it.
+func namesSum(names []string) string {
+	return headerSum(strings.Join(slices.Sorted(slices.Values(names)), " "))
+}
+
+// collectAgain is what to do about a damaged file: those who look for one of the same key would use it again.
+const collectAgain = "remove the file (that of a layer with its directory), and collect the statistics again"
+
+// sumsOf returns the checksums of the tensors of a file by name; nil of a file of an older program, without a record of them. text is the
+// JSON of its header, names that of the names of the tensors.
+func sumsOf(f *safetensors.File, text, names string) (map[string]uint64, error) {
 	record, ok, err := checksum.RecordOf(f)
-	if err != nil || !ok {
+	if err != nil {
 		return nil, err
 	}
-	if len(record.Tensors) != len(f.Tensors()) || record.Plan != headerSum(text) {
-		return nil, fmt.Errorf("metadata %s are damaged: their checksum differs: collect the statistics again", metadataKey)
-	}
-	sums := map[string]uint64{}
+	sums, stored := map[string]uint64{}, []string(nil)
 	for i, t := range f.Tensors() {
-		sums[t.Name] = record.Tensors[i]
+		if stored = append(stored, t.Name); ok {
+			sums[t.Name] = record.Tensors[i]
+		}
+	}
+	if ok && record.Plan != headerSum(text) || names != "" && (!ok || names != namesSum(stored)) {
+		return nil, fmt.Errorf("the header is damaged: its checksum differs: %s", collectAgain)
 	}
 	return sums, nil
 }
@@ -324,8 +332,8 @@ func sumsOf(f *safetensors.File, text string) (map[string]uint64, error) {
 // floats reads a tensor of the input, whose name ends in end.
 func (in *Input) floats(end string) ([]float32, error) {
 	v, err := in.file.Floats(in.name + end)
-	if want, ok := in.sums[in.name+end]; err == nil && ok && checksum.Of(memory.Bytes(v)) != want {
-		err = fmt.Errorf("the tensor %s%s is damaged: its checksum differs: collect the statistics again", in.name, end)
+	if want, ok := in.sums[in.name+end]; err == nil && ok && checksum.Of(floatBytes(v)) != want {
+		err = fmt.Errorf("%s: the tensor %s%s is damaged: its checksum differs: %s", in.file.Name(), in.name, end, collectAgain)
 	}
 	return v, err
 }

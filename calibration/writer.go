@@ -81,7 +81,11 @@ func (w *writer) write(ctx context.Context, path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	w.header.Version = version
+	var names []string
+	for _, s := range w.specs {
+		names = append(names, s.Name)
+	}
+	w.header.Version, w.header.Names = version, namesSum(names)
 	text, err := json.Marshal(w.header)
 	if err != nil {
 		return err

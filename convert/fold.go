@@ -127,10 +127,14 @@ func foldOf(ctx context.Context, m *checkpoint.Model, s *calibration.Statistics,
 		if err != nil {
 			return nil, nil, err
 		}
-		var ok bool
-		if in, ok = s.Of(module(name)); !ok {
+		read, ok := s.Of(module(name))
+		if !ok {
 			return nil, nil, fmt.Errorf("the statistics have no input of %s: collect them with this model", name)
 		}
+		if in != nil && in != read {
+			return nil, nil, fmt.Errorf("the statistics have another input of %s than of %s: collect them with this model", name, in.Modules[0])
+		}
+		in = read
 		rows, cols := w.Matrix()
 		if in.Width() != cols {
 			return nil, nil, fmt.Errorf("%s: it has %d columns, and the statistics are of an input of %d: they are of another model", name, cols,

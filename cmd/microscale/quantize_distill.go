@@ -108,6 +108,7 @@ func (d *distillation) check(cmd *cobra.Command, text *calibrationText, source *
 	case layout.OneFile() || strings.HasSuffix(args[1], ".safetensors"):
 		return show.Misuse("--distill writes a directory: name one, with a convention other than gguf")
 	}
+	flags.BoundGarbage() // of statistics that are given, nothing else does
 	plan, err := decoder.ReadPlan(source)
 	if err == nil {
 		err = plan.Trainable()

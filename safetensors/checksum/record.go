@@ -15,7 +15,7 @@ const RecordKey = "microscale_record"
 // A Record identifies the content of a file and its source. Readers that do not know it ignore
 // it, like all metadata.
 type Record struct {
-	Plan    string   // 32 hexadecimal digits that identify the conversion and its options
+	Plan    string   // 32 hexadecimal digits by which the writer knows the file: of a conversion and its options, or of other metadata
 	Tensors []uint64 // checksums of the tensors of the file, in the order of their data
 	Source  []uint64 // checksums of the values that were read from the source
 }
