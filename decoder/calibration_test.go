@@ -191,11 +191,14 @@ func testFoldedStatistics(t *testing.T, src *hf.Checkpoint, s, want *calibration
 		if err = errors.Join(err, failed); err != nil {
 			t.Fatal(err)
 		}
-		a, b = append(a, float32(in.Amax)), append(b, float32(other.Amax))
-		largest := float64(slices.Max(b))
-		for i := range a {
-			if d := math.Abs(float64(a[i] - b[i])); d > tolerance*largest {
-				t.Fatalf("the input of %s, product %d of %d: got %g, want %g", in.Modules[0], i, len(a), a[i], b[i])
+		for what, both := range map[string][2][]float32{"product": {append(a, float32(in.Amax)), append(b, float32(other.Amax))},
+			"mean square": {in.Square, other.Square}, "mean": {in.Mean, other.Mean}} {
+			a, b := both[0], both[1]
+			largest := max(float64(slices.Max(b)), -float64(slices.Min(b)))
+			for i := range a {
+				if d := math.Abs(float64(a[i] - b[i])); d > tolerance*largest {
+					t.Fatalf("the input of %s, %s %d of %d: got %g, want %g", in.Modules[0], what, i, len(a), a[i], b[i])
+				}
 			}
 		}
 	}

@@ -34,7 +34,7 @@ type Distillation struct {
 	Threads  int
 
 	State string // a file for the state of an interrupted run; it is left when the run completes
-	Key   string // identifies models, text and options: a state with another key is replaced
+	Key   string // identifies models, text and options: a state with another key is an OtherRunError
 
 	Progress func(Distilled) // called after each window; may be nil
 }
@@ -77,7 +77,7 @@ const BlockSteps = 100
 // distiller is the optimizer of global scales and norms. Gradients of logarithms may be small: epsilon is far below.
 var distiller = AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-15}
 
-// keepEvery is the time between two states on disk, in that of writing one.
+// keepEvery is the time between writes of the state, as a multiple of the time of one write.
 const keepEvery = 20
 
 // A distillation is the state of a run.

@@ -3,6 +3,7 @@ package train
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -87,18 +88,15 @@ func (d *distillation) sum() string {
 	return strconv.FormatUint(total, 16)
 }
 
-// DistillationKey returns the key of the run whose state a file has, Distillation.Key; "" without one.
-func DistillationKey(state string) string {
-	f, err := safetensors.Open(state)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	return f.Metadata()[runKey]
+// An OtherRunError is the error of a Distillation whose file State is of a run with another key.
+type OtherRunError struct{ State, Key string }
+
+func (e *OtherRunError) Error() string {
+	return fmt.Sprintf("distill: %s is the state of another run: remove it, or name another file", e.State)
 }
 
-// restore sets the state to that of an interrupted run with the same key. A state that is damaged or of another run is
-// ignored.
+// restore sets the state to that of an interrupted run with the same key. A state that is damaged is ignored, and one of another run an
+// OtherRunError.
 func (d *distillation) restore() error {
 	if d.State == "" {
 		return nil
@@ -111,6 +109,9 @@ func (d *distillation) restore() error {
 		return err
 	}
 	defer f.Close()
+	if key := f.Metadata()[runKey]; key != "" && key != d.Key {
+		return &OtherRunError{d.State, key}
+	}
 	if ok, err := d.read(f); !ok { // as new
 		d.done = Distilled{Scales: d.done.Scales}
 		for _, t := range d.tensors() {
@@ -121,7 +122,7 @@ func (d *distillation) restore() error {
 	return nil
 }
 
-// read sets the state to that of a file. ok is false if it is damaged or of another run.
+// read sets the state to that of a file. ok is false if it is damaged.
 func (d *distillation) read(f *safetensors.File) (ok bool, err error) {
 	metadata := f.Metadata()
 	if metadata[runKey] != d.Key || json.Unmarshal([]byte(metadata[progressKey]), &d.done) != nil {

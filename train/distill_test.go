@@ -64,7 +64,7 @@ func scalesOf(s *decoder.Student) (b []byte, rest []float32) {
 }
 
 // TestDistillation: the divergence falls; a run that is interrupted in every stage and resumed has the result of another, whatever
-// its threads; a state that is damaged or of another run is not used.
+// its threads; a state that is damaged is not used, and one of another run is an error.
 func TestDistillation(t *testing.T) {
 	const steps = BlockSteps
 	whole := distilling(t, steps)
@@ -112,18 +112,24 @@ func TestDistillation(t *testing.T) {
 		t.Fatal(err)
 	}
 	data[len(data)-1] ^= 1
-	for _, key := range []string{"key", "another"} {
-		if err := os.WriteFile(state, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		d := distilling(t, steps)
-		d.State, d.Key = state, key
-		got, err := d.Run(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
-		check(d, got)
+	if err := os.WriteFile(state, data, 0o600); err != nil {
+		t.Fatal(err)
 	}
+	d := distilling(t, steps)
+	d.State, d.Key = state, "another"
+	_, err = d.Run(context.Background())
+	if other, ok := errors.AsType[*OtherRunError](err); !ok || other.Key != "key" || other.State != state {
+		t.Errorf("of another run: got %v", err)
+	}
+	if after, err := os.ReadFile(state); err != nil || !bytes.Equal(after, data) {
+		t.Errorf("the state of another run changed (%v)", err)
+	}
+	d.Key = "key"
+	got, err := d.Run(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(d, got)
 }
 
 // TestDistillationKeeps: scales that do not improve the windows that are held out are those of the start.

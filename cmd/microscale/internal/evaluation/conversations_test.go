@@ -68,6 +68,10 @@ func TestConversations(t *testing.T) {
 	if got, err := encode(int64(len(lines)) - 3); err != nil || !slices.Equal(got, slices.Concat(talk, literal, []int32{0})) {
 		t.Errorf("of a part: got %v (%v)", got, err)
 	}
+	write("a.jsonl", "\xef\xbb\xbf"+lines)
+	if got, err := encode(maxText); err != nil || !slices.Equal(got, want) {
+		t.Errorf("after a byte order mark: got %v, want %v (%v)", got, want, err)
+	}
 	for line, want := range map[string]string{
 		"{": "line 1: it is not a JSON object", "\n{}": "line 2: it has neither", `{"messages": []}`: "neither", "[1]": "not a JSON object",
 		`{"messages": [{"role": "user"}]}`:               "a message has no content, or one that is not a text",

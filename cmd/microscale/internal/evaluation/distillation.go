@@ -66,11 +66,11 @@ func (d *Distillation) divide(all []windows.Window) (training, held [][]int32, e
 // Run trains the scales of the quantized model in the directory student, and returns the new bytes of its tensors that hold scales, by
 // name. An interrupted run resumes after the file state.
 func (d *Distillation) Run(ctx context.Context, student, state string) (result *train.Distilled, tensors map[string][]byte, err error) {
-	text, err := findText(d.Text)
+	all, err := d.readWindows(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	original, vocabulary, err := d.open(ctx, d.Model, false)
+	original, _, err := d.open(ctx, d.Model, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,16 +80,8 @@ func (d *Distillation) Run(ctx context.Context, student, state string) (result *
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	r := &Evaluated{Evaluation: d.Evaluation, size: original.Size(), plan: original.Plan()}
-	if r.document, err = text.read(maxText + 1); err != nil {
-		return nil, nil, err
-	}
-	var run windows.Run
-	if err := r.cut(ctx, &run, original, vocabulary); err != nil {
-		return nil, nil, err
-	}
 	t := train.Distillation{Original: original.Model, Steps: d.Steps, Norms: d.Norms, Seed: d.Seed, Threads: d.Threads, State: state}
-	if t.Windows, t.HeldOut, err = d.divide(run.Windows); err != nil {
+	if t.Windows, t.HeldOut, err = d.divide(all); err != nil {
 		return nil, nil, err
 	}
 	if t.Student, err = s.Student(); err != nil {
@@ -103,17 +95,17 @@ func (d *Distillation) Run(ctx context.Context, student, state string) (result *
 	if err != nil {
 		return nil, nil, err
 	}
-	t.Key = digestOf(map[string]string{"model": content, "text or tokenizer": tokensOf(run.Windows),
+	t.Key = digestOf(map[string]string{"model": content, "text or tokenizer": tokensOf(all),
 		"version of this program": show.Version(), "quantized model": record.Plan, "training": d.String()})
-	if got := train.DistillationKey(state); got != "" && got != t.Key {
-		return nil, nil, otherRun(got, t.Key)
-	}
 	if _, err := t.Student.Rescaled(d.Norms); err != nil { // before the work
 		return nil, nil, err
 	}
 	meter := newDistillationMeter(d.Stderr, &t)
 	result, err = t.Run(ctx)
 	meter.Close()
+	if other, ok := errors.AsType[*train.OtherRunError](err); ok {
+		err = otherRun(other.Key, t.Key)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -211,7 +211,8 @@ func (r *Evaluated) key(ctx context.Context, run *windows.Run, model, reference 
 	key := map[string]string{
 		"model": content, "text or tokenizer": tokensOf(run.Windows), "version of this program": show.Version(),
 		"context or method of windows": fmt.Sprintf("%s, %d", r.Method.Name, r.Context), "list of formats": strings.Join(formats, ","),
-		"treatment of activations": fmt.Sprint(r.Activations), "kind of statistics": fmt.Sprint(r.amaxes != nil, r.statistics(), r.Layers),
+		"treatment of activations": fmt.Sprint(r.Activations), "kind of statistics": fmt.Sprint(r.amaxes != nil, r.statistics()),
+		"choice of --layers":              fmt.Sprint(r.Layers),
 		"format of the head or the cache": fmt.Sprint(r.Head, r.Cache.Name),
 	}
 	if r.what != "" {

@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"os"
@@ -40,6 +41,17 @@ func TestPaired(t *testing.T) {
 	}
 	if got := ratio(a, make([]WindowReceipt, 4)); !math.IsNaN(got.Mean) {
 		t.Errorf("ratio to no divergence: got %+v", got)
+	}
+	for _, tc := range []struct {
+		ratio      Paired
+		text, json string
+	}{{Paired{0.5, 0.25, 0.75}, "; 0.500 [0.250, 0.750] of its divergence", `"kl_ratio":{"mean":0.5,"low":0.25,"high":0.75}`},
+		{Paired{math.NaN(), math.NaN(), math.NaN()}, "no difference is shown", `"kl_ratio":{"mean":null,"low":null,"high":null}`}} {
+		against := &Against{Model: "m", Windows: 4, Ratio: tc.ratio}
+		if data, err := json.Marshal(against.document()); err != nil || !strings.Contains(string(data), tc.json) ||
+			!strings.HasSuffix(against.String(), tc.text) {
+			t.Errorf("got %q, %s (%v), want %q, %s", against, data, err, tc.text, tc.json)
+		}
 	}
 }
 

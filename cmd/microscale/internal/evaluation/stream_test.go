@@ -48,11 +48,15 @@ func TestStream(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	e.Stderr = io.Discard
-	other := e
-	other.Formats = other.Formats[:1]
-	if _, err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(),
-		"holds an interrupted evaluation with another list of formats: ") {
-		t.Errorf("got %v", err)
+	for what, change := range map[string]func(*Evaluation){
+		"list of formats": func(e *Evaluation) { e.Formats = e.Formats[:1] }, "choice of --layers": func(e *Evaluation) { e.Layers = false },
+	} {
+		other := e
+		change(&other)
+		if _, err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(),
+			"holds an interrupted evaluation with another "+what+": ") {
+			t.Errorf("got %v", err)
+		}
 	}
 	if got = run(t, e).Document(); got.Formats[1].KL != want.Formats[1].KL {
 		t.Errorf("resumed: %+v, want %+v", got, want)
