@@ -303,7 +303,7 @@ func TestSelection(t *testing.T) {
 		want string
 	}{
 		{QuantizeOptions{Exclude: pattern("")},
-			fmt.Sprintf("no weight would be quantized: excluded (%d); include those that stay unquantized by default", len(tensors))},
+			fmt.Sprintf("no weight would be quantized: excluded (%d); change the rules or patterns by which", len(tensors))},
 		{QuantizeOptions{Exclude: pattern("q_prj")}, "the exclude pattern 'q_prj' matches no weight of " + src.Source.Path},
 		{QuantizeOptions{Include: append(pattern("lm_head"), pattern("wet")...)}, "the include pattern 'wet' matches no weight of " +
 			src.Source.Path},

@@ -68,6 +68,9 @@ func ReadPlanFile(path string) (*PlanFile, error) {
 // Rules returns the rules of the file. Their quantizers have no behavior but a format.
 func (f *PlanFile) Rules() (rules []Rule, err error) {
 	for i, line := range f.Rule {
+		if line.Format == "" {
+			return nil, fmt.Errorf("rule %d: format is missing: give a block format, FORMAT:SCHEME or %q", i+1, Keep)
+		}
 		r, err := ParseRule(line.Match, line.Format)
 		if err != nil {
 			return nil, fmt.Errorf("rule %d: %w", i+1, err)

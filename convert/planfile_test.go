@@ -70,7 +70,7 @@ func TestPlanFileDamaged(t *testing.T) {
 		"[[rules]]\nmatch = 'a'":            "unknown key rules",
 		"[[rule]]\nmatch = 'a'\nto = 'b'":   "unknown key rule.to",
 		"[[rule]]\nmatch = '('\nformat='a'": "rule 1: \"(\" is not a regular expression",
-		"[[rule]]\nmatch = 'a'":             "rule 1: unknown",
+		"[[rule]]\nmatch = 'a'":             "rule 1: format is missing",
 		"[[rule]]\nformat = 'keep'":         "rule 1: match is missing",
 	} {
 		path := filepath.Join(t.TempDir(), "plan.toml")

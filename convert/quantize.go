@@ -293,8 +293,11 @@ func (p *Plan) quantizesAny() error {
 	case len(p.decisions) == 0:
 		return fmt.Errorf("%s: no tensors: name a checkpoint with weights", path)
 	default:
-		return because(errNothing, fmt.Errorf("%s: no weight would be quantized: %s; include those that stay unquantized by default", path,
-			p.reasons()))
+		remedy := "include those that stay unquantized by default"
+		if slices.ContainsFunc(p.decisions, func(d decision) bool { return d.reason.cause == causeUser }) {
+			remedy = "change the rules or patterns by which they stay as they are"
+		}
+		return because(errNothing, fmt.Errorf("%s: no weight would be quantized: %s; %s", path, p.reasons(), remedy))
 	}
 }
 

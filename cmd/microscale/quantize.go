@@ -19,6 +19,7 @@ import (
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -196,6 +197,9 @@ func quantizeCommand() *cobra.Command {
 			o.Quantizer.Format = block.Value
 		}
 		formats := bits.formats(o.Formats())
+		if len(formats) == 0 && len(o.Rules) > 0 {
+			return show.Misuse("every rule keeps weights as they are: name a block format for the others with --format, or one in a rule")
+		}
 		if len(formats) == 0 {
 			return show.Misuse("--format is missing: name a block format (microscale formats lists them), or give --rule or --plan")
 		}
@@ -396,6 +400,10 @@ func readPlan(path string, open func() (*hf.Checkpoint, error), importance bool,
 	o.FileType, o.Rules, o.Include = file.FileType, append(o.Rules, rules...), append(o.Include, include...)
 	if file.Format == "" || block.Given {
 		return nil
+	}
+	if _, scheme, named := strings.Cut(file.Format, ":"); named {
+		return fmt.Errorf("%s: format: a block format without a scheme is wanted: give --scheme %s, or name it in a rule", path,
+			limits.Text(scheme))
 	}
 	if err := block.Set(file.Format); err != nil {
 		return fmt.Errorf("%s: format: %w", path, err)

@@ -143,7 +143,8 @@ func (d *distillation) run(cmd *cobra.Command, c *conversion.Conversion, o conve
 	c.Result, err = c.Plan.Run(cmd.Context(), undistilled, o)
 	quantized()
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, convert.ErrChanged) {
-		return fmt.Errorf("%v; or repeat the command of the interrupted run; to start anew, remove %s", err,
+		// Without the cause, for which flags names --force or --resume: neither helps here.
+		return fmt.Errorf("%v, or repeat the command of the interrupted run, or remove %s to start anew", err,
 			show.Printable(strings.Join(ofTraining(dst), " and ")))
 	} else if err != nil {
 		return err

@@ -191,8 +191,8 @@ func TestOtherRun(t *testing.T) {
 			{"--text", text, "--distill", "3", "--resume"}},
 		"dst: an interrupted run had another kind of statistics: ": {{"--text", other, "--distill", "3", "--method", "search"}},
 		"has method gptq, scales distilled in 3 steps if that gained, seed 0, and this run method gptq, scales distilled in 4 steps if that " +
-			"gained, seed 0: choose another name; or repeat the command of the interrupted run; to start anew, remove " + dst +
-			undistilledSuffix: {{"--text", other, "--distill", "4", "--resume"}},
+			"gained, seed 0: choose another name, or repeat the command of the interrupted run, or remove " + dst + undistilledSuffix +
+			" to start anew": {{"--text", other, "--distill", "4", "--resume"}},
 	} {
 		for _, args := range list {
 			status, stderr := quantize(args...)

@@ -61,6 +61,15 @@ func TestQuantizeRules(t *testing.T) {
 	if _, errs := execute(exitUsage, "quantize", "sample:", b, "--rule", "a"); !strings.Contains(errs, "REGEXP=FORMAT") {
 		t.Errorf("stderr is %s", errs)
 	}
+	if _, errs := execute(exitUsage, "quantize", "sample:", b, "--rule", "a=keep"); !strings.Contains(errs, "every rule keeps weights") {
+		t.Errorf("stderr is %s", errs)
+	}
+	if err := os.WriteFile(file, []byte(`format = "nvfp4:NVFP4A16"`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs := execute(exitFailed, "quantize", "sample:", b, "--plan", file); !strings.Contains(errs, "give --scheme NVFP4A16") {
+		t.Errorf("stderr is %s", errs)
+	}
 }
 
 // TestGGUFTexts: a mixture has no scheme of one format in a GGUF file, and one without block formats is not named after none.

@@ -15,6 +15,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/lint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
@@ -114,7 +115,8 @@ func compareCheckpoints(cmd *cobra.Command, src, dst string, o verify.Options, e
 		return err
 	}
 	if !report.OK() {
-		return fmt.Errorf("%s does not match %s: %s, the first: %s", dst, src, show.Counted(len(report.Problems), "problem"), report.Problems[0])
+		return fmt.Errorf("%s does not match %s: %s, the first: %s", dst, src, show.Counted(len(report.Problems), "problem"),
+			limits.Text(report.Problems[0].String()))
 	}
 	return nil
 }

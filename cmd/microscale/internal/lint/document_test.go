@@ -30,7 +30,7 @@ func TestDocument(t *testing.T) {
 	for _, r := range All() {
 		clients := strings.Join(r.clients, ", ")
 		if r.check == nil && clients == "" {
-			clients = "by the client's row"
+			clients = "of each finding"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.ID, r.Name, r.Severity, r.Needs, clients,
 			r.What, r.Why, r.Remedy, r.Source)

@@ -74,6 +74,8 @@ type Rule struct {
 	clients []string
 	// check looks for findings. nil: problems of packages checkpoint and client that have the name of the rule.
 	check func(c *checker)
+	// exempts reports whether a client does not need what the rule wants of a tensor; nil: all need it.
+	exempts func(c *checker, client, tensor string) bool
 	// explains are rules whose findings at the same module, and those about the whole checkpoint that name it, follow from one of
 	// this rule; all findings, if it is about no single module.
 	explains []string
@@ -132,22 +134,25 @@ func Run(ctx context.Context, m *checkpoint.Model, o Options) (*Report, error) {
 	c := &checker{Model: m, ctx: ctx, config: readConfig(m), merged: map[place]int{},
 		blocks: o.Scales, scales: map[string]scaleCounts{}}
 	r := &Report{}
-	c.add(m.Problems, "")
-	for _, text := range c.config.unreadable {
-		c.put(lookup(unreadable), nil, "", text)
-	}
 	chosen := o.Clients
 	if chosen == nil {
 		chosen = client.All()
 	}
+	var rejects [][]checkpoint.Problem // of c.clients
 	for _, one := range chosen {
 		problems := one.Rejects(m)
 		if o.Clients == nil && slices.ContainsFunc(problems, rejected) {
 			r.Skipped = append(r.Skipped, one.Name)
 			continue
 		}
-		c.clients = append(c.clients, one.Name)
-		c.add(problems, one.Name)
+		c.clients, rejects = append(c.clients, one.Name), append(rejects, problems)
+	}
+	c.add(m.Problems, "")
+	for _, text := range c.config.unreadable {
+		c.put(lookup(unreadable), nil, "", text)
+	}
+	for i, name := range c.clients {
+		c.add(rejects[i], name)
 	}
 	r.Clients = c.clients
 	for i := range rules {
@@ -164,7 +169,6 @@ func Run(ctx context.Context, m *checkpoint.Model, o Options) (*Report, error) {
 			return nil, err
 		}
 	}
-	c.unlistedHead()
 	r.Findings = c.unexplained()
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(int(b.Rule.Severity)-int(a.Rule.Severity), strings.Compare(a.Rule.ID, b.Rule.ID), slices.Compare(a.Clients, b.Clients),
@@ -251,8 +255,20 @@ func (c *checker) add(problems []checkpoint.Problem, name string) {
 	}
 }
 
-// put adds a finding, or its clients to the same one of others.
+// put adds a finding, or its clients to the same one of others; none, if the rule exempts all clients.
 func (c *checker) put(rule *Rule, about []string, tensor, text string) {
+	if rule.exempts != nil {
+		among := about
+		if len(among) == 0 {
+			among = c.clients
+		}
+		need := slices.DeleteFunc(slices.Clone(among), func(name string) bool { return rule.exempts(c, name, tensor) })
+		if len(need) < len(among) {
+			if about = need; len(need) == 0 {
+				return
+			}
+		}
+	}
 	at := place{rule, tensor, text}
 	if i, ok := c.merged[at]; ok {
 		c.found[i].Clients = append(c.found[i].Clients, about...)

@@ -18,7 +18,7 @@ var listRules = []Rule{
 		Source: "vllm#45132",
 	},
 	{
-		ID: "L10", Name: "unquantized-unlisted", Severity: Error,
+		ID: "L10", Name: "unquantized-unlisted", Severity: Error, exempts: unlistedHead,
 		What:   "a weight of a linear module is neither quantized nor on the ignore list",
 		Why:    "the client looks for its scales, and fails or computes with what memory holds",
 		Remedy: "`repair`",
@@ -54,7 +54,7 @@ var listRules = []Rule{
 		Source:   "sglang#35797",
 	},
 	{
-		ID: "L15", Name: "ignore-wrapper", Severity: Error, check: wrapped,
+		ID: "L15", Name: "ignore-wrapper", Severity: Error, check: wrapped, exempts: unlistedHead,
 		explains: []string{"unquantized-unlisted"},
 		What:     "the ignore list names a module X as X.linear",
 		Why:      "that is its name inside the tool that quantized it, and clients do not find it",
@@ -193,23 +193,7 @@ func wrapped(c *checker) {
 
 // unlistedHead: vLLM builds an output head that only a class of modules selects as unquantized, so it needs not be on the list
 // (get_quant_method of compressed-tensors in vLLM 0.32).
-func (c *checker) unlistedHead() {
-	if !compressedTensors.Is(c.Convention) || !slices.Contains(c.clients, "vllm") {
-		return
-	}
-	head := c.Family().Stored("lm_head" + weightSuffix)
-	if chosen(c.targets(), moduleOf(head)) >= 0 {
-		return
-	}
-	others := slices.DeleteFunc(slices.Clone(c.clients), func(name string) bool { return name == "vllm" })
-	kept := c.found[:0]
-	for _, f := range c.found {
-		if f.Tensor == head && len(f.Clients) == 0 && (f.Rule.Name == "unquantized-unlisted" || f.Rule.Name == "ignore-wrapper") {
-			if f.Clients = others; len(others) == 0 {
-				continue
-			}
-		}
-		kept = append(kept, f)
-	}
-	c.found = kept
+func unlistedHead(c *checker, name, tensor string) bool {
+	return name == "vllm" && compressedTensors.Is(c.Convention) && tensor == c.Family().Stored("lm_head"+weightSuffix) &&
+		chosen(c.targets(), moduleOf(tensor)) < 0
 }

@@ -13,9 +13,10 @@ import (
 // numberRules are about the sizes of the model in config.json.
 var numberRules = []Rule{{
 	ID: "L69", Name: "config-number", Severity: Error, check: impossibleNumbers,
-	What:   "a number of config.json is no size of a model: 0, negative, no integer, too large, or no divisor of another one",
+	What: "config.json has a number or a type that no model of its family has, such as a size that is 0, negative, no integer, too large " +
+		"(also for this program), or no divisor of another one",
 	Why:    "programs reject the file, or fail as they build the model",
-	Remedy: "correct the number, or fetch config.json again",
+	Remedy: "correct config.json, or fetch it again",
 	Source: "configuration classes of transformers 5.24; families (package family)",
 }}
 
@@ -45,10 +46,13 @@ func impossibleNumbers(c *checker) {
 	case errors.Is(err, errors.ErrUnsupported):
 	case err != nil:
 		c.report("", "%s", strings.TrimPrefix(strings.TrimPrefix(err.Error(), "config.json: "), "model: "))
-	case top["head_dim"] == nil && s.HeadDim*s.NumAttentionHeads < s.HiddenSize && s.HeadDim == s.HiddenSize/s.NumAttentionHeads && !f.Latent:
+	case absent(top["head_dim"]) && s.HeadDim*s.NumAttentionHeads < s.HiddenSize && s.HeadDim == s.HiddenSize/s.NumAttentionHeads && !f.Latent:
 		c.report("", "num_attention_heads is %d, want a divisor of hidden_size, %d, as there is no head_dim", s.NumAttentionHeads, s.HiddenSize)
 	}
 }
+
+// absent reports whether a member is missing, or null, which programs read as the same.
+func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 // checkSize reports a value that is no positive integer. Models have lists, and null, where layers differ.
 func (c *checker) checkSize(key string, raw json.RawMessage) {

@@ -20,6 +20,7 @@ func TestConfigNumbers(t *testing.T) {
 		{`{"num_attention_heads": true}`, "num_attention_heads is true, want"},
 		{`{"num_attention_heads": 7, "hidden_size": 384}`, "num_attention_heads is 7, want a divisor of hidden_size, 384"},
 		{`{"num_attention_heads": 7, "hidden_size": 384, "head_dim": 64}`, ""},
+		{`{"num_attention_heads": 7, "hidden_size": 384, "head_dim": null}`, "num_attention_heads is 7, want a divisor of hidden_size, 384"},
 		{`{"num_attention_heads": 6, "hidden_size": 384, "num_key_value_heads": 4}`, "num_key_value_heads is 4, want a divisor of"},
 		{`{"rms_norm_eps": -1}`, "rms_norm_eps is -1, want at least 0"},
 		{`{"model_type": "new", "hidden_size": 0}`, "hidden_size is 0, want"},

@@ -47,7 +47,7 @@ func repaired(t *testing.T, dir, original, clients string) (string, *Repair) {
 // activations are not compared.
 var repairable = []string{"set-global", "expert-gate-up", "input-scale-missing", "input-scale-bad", "input-set", "ignored-quantized",
 	"unquantized-unlisted", "ignore-parent", "ignore-substring", "ignore-expert-names", "ignore-fused-partial", "ignore-wrapper",
-	"config-file-contradiction", "algo-case", "mtp-missing", "mtp-partial", "block-scale-shape", foreignNames}
+	"ignore-class", "config-file-contradiction", "algo-case", "mtp-missing", "mtp-partial", "block-scale-shape", foreignNames}
 
 // TestRepair: after a repair lint finds nothing, every other tensor has its bytes, and verify passes where the damage did not change
 // values.
@@ -107,6 +107,32 @@ func TestRepair(t *testing.T) {
 	for _, name := range repairable {
 		if !done[name] {
 			t.Errorf("%s has no case", name)
+		}
+	}
+}
+
+// TestRepairHead: verify passes after a head that stayed as it was is put on the list.
+func TestRepairHead(t *testing.T) {
+	src := t.TempDir()
+	dense(128, 128).write(t, src)
+	for _, tc := range []struct {
+		rule string
+		list []any
+	}{{"unquantized-unlisted", []any{}}, {"ignore-wrapper", []any{"lm_head.linear"}}} {
+		dir := dense(128, 128).quantize(t, ctMXFP8)
+		d := readDirectory(t, dir)
+		d.quantization()["ignore"] = tc.list
+		d.write(t, dir)
+		if r := check(t, dir, "transformers"); len(r.Findings) != 1 || r.Findings[0].Rule.Name != tc.rule {
+			t.Errorf("%s: found %s", tc.rule, texts(r))
+		}
+		out, _ := repaired(t, dir, "", "transformers")
+		if r := check(t, out, "transformers"); len(r.Findings) > 0 {
+			t.Errorf("%s: after the repair: %s", tc.rule, texts(r))
+		}
+		report, err := verify.Compare(t.Context(), open(t, src).Source, open(t, out).Source, verify.Options{Threads: 1})
+		if err != nil || len(report.Problems) > 0 {
+			t.Errorf("%s: verify: %v (%v)", tc.rule, report.Problems, err)
 		}
 	}
 }
