@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -94,6 +95,22 @@ func loadVLLM(t *testing.T, interpreter string, dirs []string) {
 	}
 }
 
+// unplanned are mixtures of TestTorchLayoutsVLLM that quantize rejects: how their names begin, and a part of the error.
+var unplanned = map[string]string{
+	"compressed-tensors mxfp8 with down_proj in mxfp4 qwen3_moe": "engines have one format for all of",
+	"modelopt mxfp8 with":      "does not support mxfp4",
+	"modelopt fp8-tensor with": "stores scales of activations: give a calibration",
+	"modelopt int4-g128 with":  "does not support int4-g128",
+	"modelopt mxfp4 with":      "does not support mxfp4",
+	"quark nvfp4 with":         "stores one block format in a checkpoint",
+	"quark mxfp8 with":         "stores one block format in a checkpoint",
+	"quark fp8-tensor with":    "stores one block format in a checkpoint",
+	"quark int4-g128 with":     "stores one block format in a checkpoint",
+}
+
+// layoutsVLLM is the number of cases of TestTorchLayoutsVLLM, which docs/interop.md states.
+const layoutsVLLM = 68
+
 // TestTorchLayoutsVLLM: vLLM's loaders give the values of dequantize to every weight of a dense model and one of experts, in each scheme
 // that it reads and in mixtures, or verify with `--client vllm` reports that they do not.
 func TestTorchLayoutsVLLM(t *testing.T) {
@@ -113,7 +130,8 @@ func TestTorchLayoutsVLLM(t *testing.T) {
 				}
 			}
 		}
-		dir := filepath.Join(root, fmt.Sprintf("%s %s", name, model))
+		name = fmt.Sprintf("%s %s", name, model)
+		dir := filepath.Join(root, name)
 		source, err := hf.Open(filepath.Join(sources, model))
 		if err != nil {
 			t.Fatal(err)
@@ -121,8 +139,12 @@ func TestTorchLayoutsVLLM(t *testing.T) {
 		defer source.Close()
 		plan, err := convert.PlanQuantize(t.Context(), source, o)
 		if err != nil {
-			t.Logf("%s %s: %v", name, model, err)
-			return
+			for begin, why := range unplanned {
+				if strings.HasPrefix(name, begin) && strings.Contains(err.Error(), why) {
+					return
+				}
+			}
+			t.Fatalf("%s: %v", name, err)
 		}
 		if _, err := plan.Run(t.Context(), dir, convert.RunOptions{}); err != nil {
 			t.Fatal(err)
@@ -165,6 +187,9 @@ func TestTorchLayoutsVLLM(t *testing.T) {
 					Quantizer: quant.Quantizer{Format: base}, Convention: convention, Rules: []convert.Rule{r}})
 			}
 		}
+	}
+	if len(dirs) != layoutsVLLM {
+		t.Errorf("%d cases, want %d: update the number here and in docs/interop.md", len(dirs), layoutsVLLM)
 	}
 	slices.Sort(dirs)
 	loadVLLM(t, interpreter, dirs)

@@ -2,6 +2,7 @@ package interop
 
 import (
 	"archive/zip"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -76,10 +77,15 @@ func TestConformanceVLLM(t *testing.T) {
 	for rule, outcome := range outcomes {
 		dir := filepath.Join(root, rule)
 		unzip(t, filepath.Join(conformanceRoot, rule+".zip"), dir)
-		_, err := command(time.Minute, program, "lint", filepath.Join(dir, "broken"), "--for", "vllm", "--scales")
+		out, err := command(time.Minute, program, "lint", filepath.Join(dir, "broken"), "--for", "vllm", "--scales", "--json")
+		var report struct{ Errors *int }
+		if json.NewDecoder(bytes.NewReader(out)).Decode(&report) != nil || report.Errors == nil || (*report.Errors > 0) != (err != nil) {
+			t.Errorf("%s: lint: %v\n%s", rule, err, out)
+			continue
+		}
 		// The second file is not read, a warning is no error, and the good one is rejected too.
 		other := slices.Contains([]string{"config-file-contradiction", "input-set", "kv_b-tile"}, rule)
-		if found := err != nil; found == strings.HasPrefix(outcome, "right") && !other {
+		if found := *report.Errors > 0; found == strings.HasPrefix(outcome, "right") && !other {
 			t.Errorf("%s: the client's outcome is %s, and that lint finds an error is %v", rule, outcome, found)
 		}
 	}

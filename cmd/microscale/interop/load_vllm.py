@@ -39,6 +39,7 @@ from vllm.model_executor.model_loader import get_model_loader
 from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.utils.torch_utils import set_default_torch_dtype
 
+temporary = tempfile.TemporaryDirectory()  # until the end of the process
 # What no tensor sets is NaN.
 torch.use_deterministic_algorithms(True, warn_only=True)
 E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
@@ -49,7 +50,7 @@ def load(directory):
     config = EngineArgs(model=str(directory), skip_tokenizer_init=True, dtype="bfloat16", enforce_eager=True, max_model_len=64, load_format="safetensors").create_engine_config()
     with set_current_vllm_config(config), set_default_torch_dtype(torch.bfloat16):
         if not torch.distributed.is_initialized():
-            init_distributed_environment(1, 0, f"file://{tempfile.mkdtemp()}/rendezvous", 0, "gloo")
+            init_distributed_environment(1, 0, f"file://{temporary.name}/rendezvous", 0, "gloo")
         destroy_model_parallel()  # models without experts have no group for them
         initialize_model_parallel(1, 1)
         config.compilation_config.static_forward_context.clear()
