@@ -93,6 +93,7 @@ func (r *Evaluated) time() string {
 // held is the memory of weights in bytes.
 type held struct {
 	layers, rest int64
+	decoded      bool // some may be decoded from a GGUF file as they are read
 }
 
 func (h *held) add(s *stack) {
@@ -100,6 +101,7 @@ func (h *held) add(s *stack) {
 	layers, rest := plan.HeldBytes(s.source)
 	h.layers += layers
 	h.rest += rest
+	h.decoded = h.decoded || s.source.GGUF != nil
 }
 
 // Run reads the text.

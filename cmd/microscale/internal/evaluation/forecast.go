@@ -63,7 +63,8 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 	if run.Forked() { // the streams of two models are in memory in the layers, of several more before the head
 		stacks = min(stacks, 4)
 	}
-	weight, between := 3*element*largest, 0    // of a weight and its copies, in windows and between them
+	weight := element * largest * r.copies()
+	between := 0                               // the windows, of a weight and its copies
 	if run.Inputs != nil && run.Inputs.Pairs { // one model reads a window after the other, and the inputs of the first are kept
 		stacks, width, between = 1, width+plan.Hidden*3+widest, weight
 	}
@@ -91,6 +92,18 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 		f.operations += all * c.Operations()
 	}
 	return f
+}
+
+// copies returns how many copies of a weight in float32 are in memory while a layer is read: where it is quantized, its values,
+// those that its codes have and what their product packs.
+func (r *Evaluated) copies() int {
+	switch {
+	case len(r.Formats) > 0 || r.inputs != nil && r.inputs.Pairs:
+		return 3
+	case r.held.decoded:
+		return 1
+	}
+	return 0
 }
 
 // predict sets the time of a run whose text is scale times as long as that of the windows of run. It assumes that all
