@@ -21,14 +21,15 @@ func foldCommand() *cobra.Command {
 		Short: "Scale columns of layers, to quantize with less error",
 		Long: `Multiply the columns of linear layers by powers of two, and divide the norms and
 layers before them by these, as AWQ does, where the nearest codes of --format
-lose less by the statistics. DST computes the same as SRC. Every client that
+lose less by the statistics. DST computes the same as SRC by other weights,
+which verify would reject: eval --reference SRC compares them. Every client that
 loads SRC loads DST. It is meant for 4-bit activations: compare both by eval
 --activations.
 
 FILE has the statistics of SRC (microscale calibrate SRC --out
 FILE.safetensors). Inputs that routers or experts read, and those of latent
 attention, stay. With --statistics, those of DST are written too, without
-reading the text again.
+reading the text again: calibrate DST by these, not by those of SRC.
 
 ` + input.Help,
 		Example: `  microscale calibrate model --text book.txt --hessian --out s.safetensors

@@ -29,7 +29,7 @@ type Conversion struct {
 	format, profile, convention, scheme, search string
 	count                                       int    // weights
 	what                                        string // one line about them
-	relabel                                     bool   // codes do not change, so there are no errors
+	relabel                                     bool   // codes do not change, or powers of two multiply values, so there are no errors
 	repair                                      *lint.RepairDocument
 }
 
@@ -113,7 +113,7 @@ func Dequantized(src, dst string, plan *convert.Plan, dtype string) *Conversion 
 
 // Folded describes the folding of src, of whose layers a number of inputs have factors.
 func Folded(src, dst string, plan *convert.Plan, inputs int) *Conversion {
-	c := &Conversion{Source: src, Destination: dst, Plan: plan, count: plan.Count(convert.Decode)}
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, count: plan.Count(convert.Decode), relabel: true}
 	c.what = fmt.Sprintf("%s folded, in %d of %d weights", show.Counted(inputs, "input"), c.count, plan.Weights())
 	return c
 }

@@ -30,7 +30,11 @@ func Replaceable(path string) error {
 func creatable(what, path string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".microscale-*")
 	if err != nil {
-		return fmt.Errorf("write %s: %s: %w: create the directory, or name another", what, show.Printable(filepath.Dir(path)), limits.Cause(err))
+		remedy := "name a file elsewhere"
+		if errors.Is(err, fs.ErrNotExist) {
+			remedy = "create the directory, or name another"
+		}
+		return fmt.Errorf("write %s: %s: %w: %s", what, show.Printable(filepath.Dir(path)), limits.Cause(err), remedy)
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
