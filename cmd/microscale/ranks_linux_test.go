@@ -292,7 +292,7 @@ func TestTrainRankFaults(t *testing.T) {
 			for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "hangs": syscall.SIGSTOP} {
 				out := filepath.Join(t.TempDir(), "out")
 				line := rankedRun("mxfp8", out, "--distributed-optimizer", "--fp8-param-gather", "--steps", "30", "--checkpoint-every", "1",
-					"--timeout", "3s")
+					"--timeout", "6s")
 				cmd, _, stderr := launched(t, l, 4, line...)
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
