@@ -29,9 +29,16 @@ func TestOnDisk(t *testing.T) {
 		if count := slices.IndexFunc(arguments, func(a string) bool { return strings.HasPrefix(a, "-") }); count >= 0 {
 			arguments = arguments[:count]
 		}
+		var required []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Annotations[cobra.BashCompOneRequiredFlag] != nil {
+				required = append(required, "--"+f.Name+"=x")
+			}
+		})
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			placeholder, _ := pflag.UnquoteUsage(f)
-			words := slices.Concat([]string{"--" + f.Name}, strings.Fields(cmd.CommandPath())[1:], slices.Repeat([]string{"x"}, len(arguments)))
+			words := slices.Concat([]string{"--" + f.Name}, strings.Fields(cmd.CommandPath())[1:], slices.Repeat([]string{"x"}, len(arguments)),
+				required)
 			switch {
 			case f.Name == "config":
 			case slices.Contains([]string{"FILE", "DIR", "RECEIPT"}, placeholder):
