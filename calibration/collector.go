@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/microscale-go/microscale/comm"
-	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -389,21 +388,8 @@ func (c *Collector) Join(ctx context.Context) (err error) {
 			w.copied(in, h)
 		}
 	}
-	if err := w.write(ctx, c.whole()); err != nil {
-		return err
-	}
-	rename := durable.RenameNew
-	if c.Replace {
-		rename = os.Rename
-	}
-	if err := rename(c.whole(), c.Out); err != nil {
-		return errors.Join(err, os.Remove(c.whole()))
-	}
-	return durable.SyncDir(filepath.Dir(c.Out))
+	return w.place(ctx, c.Out, c.Replace)
 }
-
-// whole returns the path of the file of all layers while it is written: beside Out, perhaps on another filesystem than Dir.
-func (c *Collector) whole() string { return c.Out + ".microscale-joining" }
 
 // Held returns the bytes of the files of layers that an interrupted run left.
 func (c *Collector) Held() (bytes int64) {
@@ -423,7 +409,7 @@ func (c *Collector) Remove() (err error) {
 	if c.sends() {
 		return nil
 	}
-	paths := []string{c.whole()}
+	paths := []string{joiningPath(c.Out)}
 	for layer := range c.Layers {
 		paths = append(paths, c.part(layer), c.solving(layer))
 		err = errors.Join(err, c.removePasses(layer))

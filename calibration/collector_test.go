@@ -148,7 +148,7 @@ func TestCollectorErrors(t *testing.T) {
 		t.Errorf("got %v, and %q", err, read(t, taken))
 	}
 	c.Out = filepath.Join(c.Dir, "out")
-	if err := os.WriteFile(c.whole(), []byte("of a run that was killed"), 0o600); err != nil {
+	if err := os.WriteFile(joiningPath(c.Out), []byte("of a run that was killed"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Join(t.Context()); err != nil {

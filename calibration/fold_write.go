@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-
-	"github.com/microscale-go/microscale/internal/durable"
 )
 
 // WriteFolded writes the statistics of a folded model to a file: those of s, of which some inputs, by the first of their Modules, are
@@ -30,14 +26,7 @@ func (s *Statistics) WriteFolded(ctx context.Context, path string, divisors map[
 			return err
 		}
 	}
-	part := path + ".microscale-partial"
-	if err := w.write(ctx, part); err != nil {
-		return err
-	}
-	if err := os.Rename(part, path); err != nil {
-		return errors.Join(err, os.Remove(part))
-	}
-	return durable.SyncDir(filepath.Dir(path))
+	return w.place(ctx, path, true)
 }
 
 // CheckFolded returns the error that WriteFolded has for statistics that cannot be divided, before a model is folded.

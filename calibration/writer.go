@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 
+	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
 )
@@ -73,6 +75,25 @@ func (in *Input) stored(ends ...string) (vectors []vector) {
 		}
 	}
 	return vectors
+}
+
+// joiningPath returns the path of a file of statistics while it is written: beside it, perhaps on another filesystem than those of layers.
+func joiningPath(path string) string { return path + ".microscale-joining" }
+
+// place writes the file durably at a path, which must be new unless it replaces another one.
+func (w *writer) place(ctx context.Context, path string, replace bool) error {
+	part := joiningPath(path)
+	if err := w.write(ctx, part); err != nil {
+		return err
+	}
+	rename := durable.RenameNew
+	if replace {
+		rename = os.Rename
+	}
+	if err := rename(part, path); err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	return durable.SyncDir(filepath.Dir(path))
 }
 
 // write writes the file, which is on the disk when write returns, in place of what a run that was killed left.

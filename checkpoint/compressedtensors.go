@@ -210,7 +210,7 @@ func ctGroupOf(chosen *scheme, targets []string) ctGroup {
 // ctGroups returns the groups of a checkpoint, and its "format".
 func ctGroups(chosen *scheme, o Settings) (groups map[string]ctGroup, layout string) {
 	if len(o.Mixed) == 0 {
-		group := ctGroupOf(chosen, []string{linear})
+		group := ctGroupOf(chosen, []string{LinearClass})
 		return map[string]ctGroup{"group_0": group}, group.Format
 	}
 	modules := make([][]string, len(o.Mixed))

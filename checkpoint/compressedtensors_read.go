@@ -260,12 +260,12 @@ func (a *ctArgs) String() string {
 	return text + ", no scale dtype"
 }
 
-// linear is the target for all modules of that class.
-const linear = "Linear"
+// LinearClass is the class of linear modules in PyTorch, which as a target or an entry of an ignore list stands for all of them.
+const LinearClass = "Linear"
 
 // selector returns a function that reports whether a module is among the targets.
 func (d *description) selector() func(module string) bool {
-	if slices.Contains(d.targets, linear) {
+	if slices.Contains(d.targets, LinearClass) {
 		return func(string) bool { return true }
 	}
 	return exactOrRegexp(d.targets)

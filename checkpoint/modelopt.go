@@ -124,7 +124,7 @@ func configureModelOpt(s *scheme, o Settings) (config, sidecar any) {
 	main := moConfig{Ignore: o.Ignore, QuantAlgo: s.name, Producer: moMaker, QuantMethod: "modelopt"}
 	if s.format.Global || s.format.PerTensor() { // the other algorithms have no groups
 		args := &moArgs{NumBits: s.format.Element.Bits(), Type: "float", GroupSize: s.format.Block.Cols}
-		group := moGroup{Weights: args, Targets: []string{linear}}
+		group := moGroup{Weights: args, Targets: []string{LinearClass}}
 		if s.activations == Static {
 			group.InputActivations = args
 		}

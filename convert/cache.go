@@ -19,8 +19,9 @@ func (p *Plan) dropsCache() string {
 		if !p.hasCache(w) {
 			continue
 		}
-		if found = true; p.rejectsCache(w) != "" {
-			return fmt.Sprintf("the scales of the source's KV cache are dropped, the first %s: %s", w.Name, p.rejectsCache(w))
+		found = true
+		if why := p.rejectsCache(w); why != "" {
+			return fmt.Sprintf("the scales of the source's KV cache are dropped, the first %s: %s", w.Name, why)
 		}
 	}
 	if cache := p.source.Cache(); cache != "" && !found {

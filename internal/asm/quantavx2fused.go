@@ -316,7 +316,7 @@ func (k *fused256) exponentFactors() {
 	}
 }
 
-// codesOf leaves the codes of so many elements in Y0, of 32 before them in yFirst, for store.
+// codesOf computes the codes of a number of elements: the last 32 in Y0, the 32 before them in yFirst, where store takes them.
 func (k *fused256) codesOf(elements int) {
 	if k.words && k.global {
 		k.cutPairs()

@@ -63,9 +63,8 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 	if run.Forked() { // the streams of two models are in memory in the layers, of several more before the head
 		stacks = min(stacks, 4)
 	}
-	weight := element * largest * r.copies()
-	between := 0                               // the windows, of a weight and its copies
-	if run.Inputs != nil && run.Inputs.Pairs { // one model reads a window after the other, and the inputs of the first are kept
+	weight, between := element*largest*r.copies(run), 0 // of a weight and its copies, in windows and between them
+	if run.Inputs != nil && run.Inputs.Pairs {          // one model reads a window after the other, and the inputs of the first are kept
 		stacks, width, between = 1, width+plan.Hidden*3+widest, weight
 	}
 	temporary := weight + element*window*(width*stacks+min(4096, plan.Vocabulary)*(stacks+1))
@@ -96,9 +95,9 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 
 // copies returns how many copies of a weight in float32 are in memory while a layer is read: where it is quantized, its values,
 // those that its codes have and what their product packs.
-func (r *Evaluated) copies() int {
+func (r *Evaluated) copies(run *windows.Run) int {
 	switch {
-	case len(r.Formats) > 0 || r.inputs != nil && r.inputs.Pairs:
+	case len(r.Formats) > 0 || run.Inputs != nil && run.Inputs.Pairs:
 		return 3
 	case r.held.decoded:
 		return 1

@@ -263,10 +263,11 @@ func (c *checker) put(rule *Rule, about []string, tensor, text string) {
 			among = c.clients
 		}
 		need := slices.DeleteFunc(slices.Clone(among), func(name string) bool { return rule.exempts(c, name, tensor) })
+		if len(among) > 0 && len(need) == 0 {
+			return
+		}
 		if len(need) < len(among) {
-			if about = need; len(need) == 0 {
-				return
-			}
+			about = need
 		}
 	}
 	at := place{rule, tensor, text}

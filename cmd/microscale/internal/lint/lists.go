@@ -100,13 +100,11 @@ var listRules = []Rule{
 
 // ignoredClass: is_match of compressed-tensors finds a module on the list by its class.
 func ignoredClass(c *checker) {
-	if compressedTensors.Is(c.Convention) && slices.Contains(c.Ignore, linearClass) && c.Quantized() > 0 {
-		c.report("", "%q is on the ignore list, and the client loads the %d quantized weights as unquantized", linearClass, c.Quantized())
+	if compressedTensors.Is(c.Convention) && slices.Contains(c.Ignore, checkpoint.LinearClass) && c.Quantized() > 0 {
+		c.report("", "%q is on the ignore list, and the client loads the %d quantized weights as unquantized", checkpoint.LinearClass,
+			c.Quantized())
 	}
 }
-
-// linearClass is the class of linear modules in PyTorch.
-const linearClass = "Linear"
 
 // oneExpert: the client skips experts if the name of their module is inside an entry with "experts" in it.
 func oneExpert(c *checker) {
